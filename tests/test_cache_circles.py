@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import functools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from patience import HANGS, eventually
 import gabion
 from gabion import Cache
 from gabion._flights import Flight
+
+needs_inheritance = pytest.mark.skipif(sys.version_info < (3, 14), reason="threads begin with a context of their own")
 
 
 @pytest.fixture
@@ -274,3 +277,52 @@ def test_a_thread_that_waits_in_another_context_counts_as_waiting(cache: Cache) 
     found: list[str] = []
     run(lambda: found.append(ask("a", "b")), lambda: found.append(ask("b", "a")))
     assert "refused" in found
+
+
+INHERITED = """
+import asyncio, contextvars, threading
+from concurrent.futures import ThreadPoolExecutor
+import gabion
+cache, answers = gabion.Cache("16 MiB"), []
+go, workers = threading.Event(), ThreadPoolExecutor(1)
+
+def waits():
+    answers.append(cache.get_or_put("key", lambda: "own"))
+
+def waits_in_a_task():
+    async def body():
+        return await asyncio.create_task(cache.get_or_put("key", other))
+    async def other():
+        return "own"
+    answers.append(asyncio.run(body()))
+
+def nested():
+    answers.append(cache.get_or_put("inner", lambda: cache.get_or_put("key", lambda: "own")))
+
+def factory():
+    threads.extend(threading.Thread(target=each) for each in (waits, waits_in_a_task, nested))
+    [each.start() for each in threads]
+    # A thread of the executor that is made here, and works for somebody else as well.
+    futures.append(workers.submit(waits))
+    # What has the factory's context is a part of it, in whatever thread it runs.
+    handed = contextvars.copy_context()
+    try:
+        ThreadPoolExecutor(1).submit(handed.run, cache.get_or_put, "key", lambda: "own").result(10)
+    except RuntimeError as error:
+        answers.append(str(error)[:38])
+    return "made"
+
+threads, futures = [], []
+answers.append(cache.get_or_put("key", factory))
+[each.join(20) for each in threads]
+[each.result(20) for each in futures]
+print(sorted(answers))
+"""
+
+
+@pytest.mark.parametrize("inherits", [False, pytest.param(True, marks=needs_inheritance)])
+def test_a_thread_is_no_part_of_the_factory_that_starts_it(script: Callable[..., str], inherits: bool) -> None:
+    """From Python 3.14 on a thread may begin with its starter's context, and was refused what it may well wait for."""
+    options = ["-X", "thread_inherit_context=1"] if inherits else []
+    refused = "the factory of this key asks for the k"
+    assert script(INHERITED, *options) == f"{sorted(['made'] * 5 + [refused])}\n"

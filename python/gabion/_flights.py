@@ -195,9 +195,46 @@ class _Looks:
 _running: ContextVar[Flight | None] = ContextVar("gabion_flights", default=None)
 
 
+# Whether a thread begins with a copy of its starter's context, as it does from Python 3.14 on where there is no GIL.
+_INHERITS = bool(getattr(sys.flags, "thread_inherit_context", False))
+
+# In whose factory each thread was started, if it has its context from there: found before its own factories run.
+_begun = threading.local()
+
+_here: ContextVar[object] = ContextVar("gabion_here")
+
+
+def _innermost() -> Flight | None:
+    """The innermost flight whose factory this code runs in, if any; it may have ended.
+
+    A thread is no part of the factory that starts it, whatever context it begins with: the factory need not wait for
+    it, and an executor's thread works for others, too. What is handed to a thread with the context is.
+    """
+    flight = _running.get()
+    if flight is None or not _INHERITS:
+        return flight
+    context = getattr(threading.current_thread(), "_context", None)
+    if context is None:
+        return flight
+    try:
+        begun = _begun.flight
+    except AttributeError:
+        begun = context.get(_running)
+        _begun.flight = begun = begun if begun is not None and begun.thread != threading.get_ident() else None
+    if flight is not begun:
+        return flight
+    # An event loop's tasks have copies of the thread's own context.
+    if _running_loop() is not None:
+        return None
+    token = _here.set(object())
+    own = context.get(_here) is _here.get()
+    _here.reset(token)
+    return None if own else flight
+
+
 def _around() -> list[Flight]:
     """The flights whose factories this code runs in and that have not ended."""
-    found, flight = [], _running.get()
+    found, flight = [], _innermost()
     while flight is not None:
         if not flight.ended:
             found.append(flight)

@@ -173,8 +173,11 @@ pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
         if ffi::PyContextVar_Get(running, std::ptr::null_mut(), &raw mut outer) < 0 {
             return Err(PyErr::fetch(py));
         }
-        not_ended(Bound::from_owned_ptr(py, outer))?
+        Bound::from_owned_ptr(py, outer)
     };
+    // A thread may have begun with what is another's.
+    let outer = if outer.is_none() { outer } else { of_module(py, c"gabion._flights", c"_innermost")?.call0()? };
+    let outer = not_ended(outer)?;
     if !outer.is_none() {
         // What has ended is let go of, also behind one that goes on: tasks may start others for ever.
         outer.setattr(name, not_ended(outer.getattr(name)?)?)?;
