@@ -10,10 +10,10 @@ VENV ?= .venv
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
 
-at_least_311 = import sys; sys.exit(sys.version_info < (3, 11))
-newest_first := python3.15 python3.14 python3.13 python3.12 python3.11
+supported = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
+newest_first := python3.14 python3.13 python3.12 python3.11
 # A name on PATH may be a version manager's shim that only prints an error, so each is asked.
-answers = $(shell for p in $(1); do if "$$p" -c '$(at_least_311)' >/dev/null 2>&1; then echo "$$p"; fi; done)
+answers = $(shell for p in $(1); do if "$$p" -c '$(supported)' >/dev/null 2>&1; then echo "$$p"; fi; done)
 PYTHON ?= $(firstword $(call answers,python3 $(newest_first)))
 PYTHONS ?= $(call answers,$(newest_first) python3.14t python3.13t)
 
@@ -155,8 +155,8 @@ help:
 
 # The environment: each file below is made when its step is done, and newer inputs make it again.
 $(VENV)/.python:
-	@$(if $(PYTHON),,echo "gabion needs Python 3.11 or newer, and no such python3 is on PATH; name one: make PYTHON=/path/to/python3.12" >&2; exit 1)
-	@$(PYTHON) -c '$(at_least_311)' || { echo "gabion needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; exit 1; }
+	@$(if $(PYTHON),,echo "gabion needs Python 3.11 to 3.14, and no such python3 is on PATH; name one: make PYTHON=/path/to/python3.12" >&2; exit 1)
+	@$(PYTHON) -c '$(supported)' || { echo "gabion needs Python 3.11 to 3.14; $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
