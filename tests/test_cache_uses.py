@@ -347,3 +347,19 @@ def test_a_coroutine_function_with_arguments_goes_as_a_partial(cache: Cache) -> 
         return await cache.get_or_put("key", functools.partial(fetch, 7))
 
     assert asyncio.run(asked()) == 7
+
+
+def test_what_cannot_be_called_with_a_key_and_a_value_is_refused(cache: Cache) -> None:
+    """Each eviction would have gone to sys.unraisablehook."""
+    for wrong in (lambda key: None, lambda key, value, reason, more: None, lambda key, value, *, more: None):
+        with pytest.raises(TypeError, match="takes a function of key and value, and of the reason if it wants it"):
+            cache.on_evict(wrong)  # type: ignore[arg-type]
+    wrapped = functools.wraps(lambda both: None)(lambda *both: None)
+    for right in (
+        wrapped,
+        print,
+        lambda *any_: None,
+        lambda key, value, *, more=1: None,
+        functools.partial(print, "left:"),
+    ):
+        cache.on_evict(right)

@@ -65,6 +65,9 @@ def test_what_is_taken_for_the_bytes_of_a_file() -> None:
             Image.open(array)
     with pytest.raises(TypeError, match=r"not pixels: Image\.from_array\(array\) makes an image of this Image$"):
         Image.open(gradient("RGB", (9, 5)))
+    pillow = pytest.importorskip("PIL.Image")
+    with pytest.raises(TypeError, match=r"not pixels: Image\.from_pillow\(image\) makes an image of this Image$"):
+        Image.open(pillow.new("P", (4, 4)))
     content = encoded(gradient("L", (9, 5)), "PNG")
     with gabion.memory.rent(len(content)) as buffer:
         buffer[:] = content

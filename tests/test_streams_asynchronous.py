@@ -48,6 +48,31 @@ class Late:
         return Writing().write(data)
 
 
+class Ending(io.RawIOBase):
+    """One that reads and writes as others do, and ends as an asynchronous one does."""
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return 0
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+    async def flush(self) -> None:  # type: ignore[override]
+        pass
+
+    async def close(self) -> None:  # type: ignore[override]
+        pass
+
+    def __del__(self) -> None:
+        pass
+
+
 def refused(call: Callable[[], Any], name: str) -> None:
     told = f"^{name} is an asynchronous file, which is not supported: pass a plain binary file, such as an io.BytesIO"
     with pytest.raises(TypeError, match=told):
@@ -69,3 +94,11 @@ def test_coroutines_that_come_as_results_are_refused() -> None:
     refused(lambda: streams.Reader(Late()).read(), "the file")
     refused(lambda: streams.copy(io.BytesIO(b"stone"), Late()), "the file")
     refused(lambda: Image.open(Late()), "the file")
+
+
+def test_what_should_flush_and_close_does_not_pass_for_done() -> None:
+    writer = streams.Writer(Ending())
+    writer.write(b"stone")
+    refused(writer.flush, "the file")
+    refused(writer.close, "the file")
+    refused(streams.Reader(Ending()).close, "the file")

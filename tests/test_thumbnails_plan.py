@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from image_files import encoded, gradient, made
@@ -161,6 +162,52 @@ def test_what_a_picture_is_called_does_not_matter(tmp_path: Path) -> None:
     assert main(["thumbnails", str(photos), str(tmp_path / "webp"), "--format", "webp"]) == 0
     assert {Image.open(path).format for path in (tmp_path / "webp").iterdir()} == {"WebP"}
     assert "img.jpg?size=big.webp" in made(tmp_path / "webp")
+
+
+def test_a_picture_that_has_the_name_comes_before_one_that_is_given_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One without an ending took the thumbnail of one that has it, and the next run counted that for its own."""
+    photos, small = tmp_path / "photos", tmp_path / "small"
+    photos.mkdir()
+    named = encoded(Image.new("RGB", (200, 200), (255, 0, 0)), "PNG")
+    unnamed = encoded(Image.new("RGB", (200, 200), (0, 255, 0)), "PNG")
+    for name, content in {"shot.png": named, "shot": unnamed, "a.png": named, "a.jpg": unnamed}.items():
+        (photos / name).write_bytes(content)
+    for _ in range(2):
+        assert main(["thumbnails", str(photos), str(small)]) == 1
+        told = capsys.readouterr().err
+        for name, other in (("shot", "shot.png"), ("a.jpg", "a.png")):
+            assert f"{photos / name}: its thumbnail would have the name of that of {photos / other}" in told
+        assert set(made(small)) == {"shot.png", "a.png"}
+        assert all(Image.open(path).convert("RGB").to_bytes()[:3] == b"\xff\0\0" for path in small.iterdir())
+
+
+def test_a_picture_with_the_name_of_another_format_is_looked_into(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "IMG_1.HEIC").write_bytes(encoded(gradient("RGB", (300, 200)), "JPEG"))
+    (tmp_path / "IMG_2.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(50))
+    assert main(["thumbnails", str(tmp_path), str(tmp_path / "small")]) == 0
+    assert set(made(tmp_path / "small")) == {"IMG_1.jpg"}
+    assert "1 .heic" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_looked_into_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for no picture."""
+    (tmp_path / "noext").write_bytes(encoded(gradient("RGB", (300, 200)), "JPEG"))
+    opens = Path.open
+
+    def fails(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == "noext":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opens(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", fails)
+    assert main(["thumbnails", str(tmp_path), str(tmp_path / "small")]) == 1
+    assert f"{tmp_path / 'noext'}: Permission denied" in capsys.readouterr().err
 
 
 def test_a_bitmap_without_an_ending_is_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,9 +63,10 @@ def takes_reason(callback: Callable[..., object]) -> bool:
     from inspect import Parameter, signature
 
     try:
-        found = signature(callback)
-    except ValueError:
-        # Written in C, and does not tell.
+        # What is called, not what that wraps, which may take its arguments in another way.
+        found = signature(callback, follow_wrapped=False)
+    except (ValueError, TypeError):
+        # Written in C, or a stand-in, and does not tell.
         return True
     each = list(found.parameters.values())
     by_place = [one for one in each if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]

@@ -1,9 +1,11 @@
 //! Piles of bytes for C: `gabion_pile_*`.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_pile::{OpenOptions, Pile, PileOptions, Pointer, with_read_buf};
 
@@ -13,14 +15,39 @@ use crate::text;
 
 static KIND: Kind = Kind(*b"gab pile");
 
-impl Held for Arc<Pile> {
+/// A pile, as C holds it. Views keep what is behind it.
+#[derive(Debug)]
+pub struct Numbered {
+    pile: Arc<Pile>,
+    /// No other pile's, though another may come to lie at the same address.
+    pub number: u64,
+}
+
+impl Numbered {
+    fn new(pile: Pile) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: only that no two are the same.
+        Self { pile: Arc::new(pile), number: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Deref for Numbered {
+    type Target = Arc<Pile>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Arc<Pile> {
+        &self.pile
+    }
+}
+
+impl Held for Numbered {
     const KIND: &'static Kind = &KIND;
     const NAME: &str = "pile";
     const GIVEN_BY: &str = "gabion_pile_new or gabion_pile_open";
 }
 
-/// What C calls `gabion_pile`. Views keep what is behind it.
-pub type PileHandle = Handle<Arc<Pile>>;
+/// What C calls `gabion_pile`.
+pub type PileHandle = Handle<Numbered>;
 
 /// What C calls `gabion_pile_figures`.
 #[repr(C)]
@@ -45,7 +72,7 @@ pub unsafe extern "C" fn gabion_pile_new(max_bytes: u64, out: *mut *mut PileHand
     call(|| {
         text::check(out, "out")?;
         let options = PileOptions { max_bytes: (max_bytes > 0).then_some(max_bytes), ..PileOptions::default() };
-        let handle = Handle::give(Arc::new(Pile::with_options(options)?));
+        let handle = Handle::give(Numbered::new(Pile::with_options(options)?));
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, handle, "out") }
     })
@@ -80,7 +107,7 @@ pub unsafe extern "C" fn gabion_pile_open(
             read_only: flags & READ_ONLY != 0,
             ..OpenOptions::default()
         };
-        let handle = Handle::give(Arc::new(Pile::open(path, &options)?));
+        let handle = Handle::give(Numbered::new(Pile::open(path, &options)?));
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, handle, "out") }
     })

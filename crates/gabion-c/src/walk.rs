@@ -24,7 +24,8 @@ pub struct PileCursor {
 #[repr(C)]
 struct Walk {
     mark: u64,
-    pile: *const PileHandle,
+    /// The pile's number.
+    pile: u64,
     cursor: Cursor,
 }
 
@@ -42,7 +43,9 @@ pub unsafe extern "C" fn gabion_pile_next(pile: *const PileHandle, cursor: *mut 
     call(|| {
         text::check(out, "out")?;
         // SAFETY: the caller's duties are the same.
-        let (live, walk) = unsafe { (Handle::look(pile)?, walk(cursor, pile)?) };
+        let live = unsafe { Handle::look(pile)? };
+        // SAFETY: as above.
+        let walk = unsafe { walk(cursor, live.number)? };
         let next = live.next_pointer(&mut walk.cursor).map_or(0, Pointer::to_bits);
         // SAFETY: room for a number (caller's duty).
         unsafe { text::write(out, next, "out") }
@@ -56,7 +59,7 @@ pub unsafe extern "C" fn gabion_pile_next(pile: *const PileHandle, cursor: *mut 
 ///
 /// # Safety
 /// As [`gabion_pile_next`].
-unsafe fn walk<'a>(cursor: *mut PileCursor, pile: *const PileHandle) -> Result<&'a mut Walk, Failure> {
+unsafe fn walk<'a>(cursor: *mut PileCursor, pile: u64) -> Result<&'a mut Walk, Failure> {
     if cursor.is_null() || !cursor.addr().is_multiple_of(align_of::<PileCursor>()) {
         return Err(Failure::argument("the cursor is NULL or lies askew: pass a gabion_pile_cursor"));
     }

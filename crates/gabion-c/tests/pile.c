@@ -257,6 +257,30 @@ static void check_walk(void) {
     free(large);
 }
 
+/* The next pile may lie where the deleted one lay. */
+static void check_walk_after_its_pile(void) {
+    gabion_pile *first, *next[8];
+    gabion_pile_cursor cursor;
+    uint64_t pointer;
+    unsigned at, times;
+
+    for (times = 0; times < 100; times++) {
+        memset(&cursor, 0, sizeof cursor);
+        OK(gabion_pile_new(0, &first));
+        OK(gabion_pile_put(first, "a", 1, 0, &pointer));
+        OK(gabion_pile_next(first, &cursor, &pointer));
+        OK(gabion_pile_delete(first));
+        for (at = 0; at < 8; at++) {
+            OK(gabion_pile_new(0, &next[at]));
+            CHECK(gabion_pile_next(next[at], &cursor, &pointer) == GABION_BAD_ARGUMENT);
+            CHECK(strstr(gabion_last_error(), "another pile") != NULL);
+        }
+        for (at = 0; at < 8; at++) {
+            OK(gabion_pile_delete(next[at]));
+        }
+    }
+}
+
 static void *unview(void *view) {
     OK(gabion_pile_unview(view));
     return NULL;
@@ -343,6 +367,7 @@ int main(int count, char **arguments) {
     check_pile();
     check_pile_in_file();
     check_walk();
+    check_walk_after_its_pile();
     check_view();
     puts("all well");
     return 0;

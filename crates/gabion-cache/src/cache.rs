@@ -140,6 +140,8 @@ impl Cache {
     /// Has `listener` called with each entry that is evicted or expires, without any lock held, on the thread whose
     /// call made it leave. `None` ends it. Entries that callers remove or replace are not told of.
     ///
+    /// A listener must not panic: of entries that left by the same call, some would not be told.
+    ///
     /// The cache holds the listener: one that uses the cache takes a [`WeakCache`](crate::WeakCache), because with a
     /// [`Cache`] each would keep the other alive for ever.
     pub fn on_departure(&self, listener: Option<Listener>) {

@@ -1,5 +1,6 @@
 //! One factory for each key: whoever comes while it runs waits for its value.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use foldhash::quality::RandomState;
+use gabion_blocks::os::AtFork;
 
 use crate::lease::Lease;
 
@@ -87,7 +89,36 @@ const PARTS: usize = 16;
 
 /// Which flight a runner waits for, in all caches of the process: a circle may go through several. Looked at only by
 /// who waits, and by who was waited for; taken after a cache's own lock.
-static WAITING: Mutex<Option<HashMap<Runner, Arc<Flight>, RandomState>>> = Mutex::new(None);
+static WAITING: Mutex<Option<Waits>> = Mutex::new(None);
+
+type Waits = HashMap<Runner, Arc<Flight>, RandomState>;
+
+thread_local! {
+    /// The lock of [`WAITING`], which a forking thread holds so that its child finds it free.
+    static HELD: RefCell<Option<MutexGuard<'static, Option<Waits>>>> = const { RefCell::new(None) };
+}
+
+static AT_FORK: AtFork = AtFork::new(before_fork, in_parent, in_child);
+
+extern "C" fn before_fork() {
+    AT_FORK.note_call();
+    // In the child of a thread that forked just when another told the system, it may be told twice.
+    if HELD.try_with(|place| place.borrow().is_some()).unwrap_or(false) {
+        return;
+    }
+    let held = lock(&WAITING);
+    // A thread that ends while it forks has no place to keep it; then the child must do without it.
+    let _ = HELD.try_with(|place| *place.borrow_mut() = Some(held));
+}
+
+extern "C" fn in_parent() {
+    let _ = HELD.try_with(|place| drop(place.take()));
+}
+
+extern "C" fn in_child() {
+    // Of those who waited nobody is here. What they held is not let go of: that may take locks of threads that are not.
+    let _ = HELD.try_with(|place| place.take().map(|mut held| std::mem::forget(held.take())));
+}
 
 /// What [`Flights::begin`] says.
 #[derive(Debug)]
@@ -107,6 +138,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// [`Deadlock::Circular`] when whoever runs it waits for something that the runner runs.
 fn wait_for(flight: &Arc<Flight>, runner: Runner) -> Result<(), Deadlock> {
+    AT_FORK.watch();
     let mut waiting = lock(&WAITING);
     let waiting = waiting.get_or_insert_default();
     let mut next = flight;
@@ -337,6 +369,18 @@ mod tests {
         assert_eq!(here.begin(b"k", other).err(), Some(Deadlock::Circular));
         drop(waits);
         assert!(matches!(here.begin(b"k", other), Ok(Begin::Wait(_))));
+    }
+
+    /// The child of a fork that came while another thread looked for circles would have waited for ever.
+    #[test]
+    fn a_fork_holds_the_lock_of_who_waits() {
+        before_fork();
+        before_fork();
+        let is_held = || std::thread::spawn(|| WAITING.try_lock().is_err()).join().unwrap();
+        assert!(is_held());
+        in_parent();
+        // Other tests take it, too, each for a moment.
+        assert!((0..1_000_000).any(|_| !is_held()));
     }
 
     #[test]

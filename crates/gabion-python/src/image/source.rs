@@ -58,11 +58,18 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
         let image = detached_ungated(py, || Image::open(Pool::global(), &path, options));
         return image.map_err(|error| unopened(py, error, Some(source), options.partial));
     }
-    if has_rows(source)? {
+    // Asked first: an image of Pillow's shows its pixels as an array, too, and has a palette apart.
+    let maker = if is_pillows(source)? {
+        Some("from_pillow(image)")
+    } else if has_rows(source)? {
+        Some("from_array(array)")
+    } else {
+        None
+    };
+    if let Some(maker) = maker {
         let given = class_name(source);
-        let text = format!(
-            "Image.open() takes the bytes of a file, not pixels: Image.from_array(array) makes an image of this {given}"
-        );
+        let text =
+            format!("Image.open() takes the bytes of a file, not pixels: Image.{maker} makes an image of this {given}");
         return Err(type_error(py, &text));
     }
     // SAFETY: attached, a live object.
@@ -117,6 +124,11 @@ fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
             )
         },
     })
+}
+
+/// Whether an object has what `from_pillow` asks of one.
+fn is_pillows(source: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(source.hasattr(intern!(source.py(), "getbands")?)? && source.hasattr(intern!(source.py(), "tobytes")?)?)
 }
 
 /// Whether an object is an array of more than one dimension, or an image: no file's bytes are.

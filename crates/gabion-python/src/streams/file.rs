@@ -197,10 +197,17 @@ impl Source {
 fn call<'py>(method: &Bound<'py, PyAny>, arg: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = method.py();
     // SAFETY: attached; both are held; a new reference, or null with an error set.
-    let result = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallOneArg(method.as_ptr(), arg.as_ptr()))? };
+    awaited_by_nobody(unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallOneArg(method.as_ptr(), arg.as_ptr()))?
+    })
+}
+
+/// What a file's method returned; TypeError for a coroutine.
+fn awaited_by_nobody(result: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = result.py();
     // SAFETY: a live object.
     if unsafe { ffi::PyCoro_CheckExact(result.as_ptr()) } != 0 {
-        // Nobody will await it, which is told here and not by a warning.
+        // That nobody will await it is told here and not by a warning.
         result.call_method0(intern!(py, "close")?)?;
         return Err(asynchronous(py, "the file"));
     }
@@ -361,7 +368,8 @@ fn says_no(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> PyResult<
 
 /// Calls a method of a file, if it has it.
 pub(super) fn call_if_there(file: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<()> {
-    method(file, name)?.map_or(Ok(()), |method| method.call0().map(drop))
+    let Some(method) = method(file, name)? else { return Ok(()) };
+    awaited_by_nobody(method.call0()?).map(drop)
 }
 
 /// Refuses a file that says that it is closed.

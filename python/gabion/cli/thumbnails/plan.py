@@ -35,7 +35,8 @@ WRITTEN = {ending for ending, kind in ENDINGS.items() if kind in FORMATS}
 # Names of pictures that cannot be read. What a folder has of them is counted, so that nobody takes it for done. The
 # last ones are of cameras: their first bytes are those of TIFF.
 UNREAD = {".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd", ".tga", ".ppm", ".pgm"}
-UNREAD |= {".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".sr2", ".orf", ".rw2", ".raf", ".pef", ".srw", ".3fr"}
+RAW = {".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".sr2", ".orf", ".rw2", ".raf", ".pef", ".srw", ".3fr"}
+UNREAD |= RAW
 # Names of what is no picture, or not yet or no longer one. Files of a folder with any other name are looked into.
 OTHERS = {ending for ending, kind in mimetypes.MimeTypes(filenames=()).types_map[1].items() if kind[:6] != "image/"}
 OTHERS -= {".bin"}
@@ -99,8 +100,13 @@ def make(
         several = len(sources) > 1 or Path(sources[0]).is_dir() or glob.has_magic(sources[0])
         if several and target.suffix.lower() in WRITTEN and not target.is_dir():
             raise CommandError(f"{target}: is the name of one picture; name a folder for the thumbnails")
-        named = pictures(sources, target, recursive, plan)
-        pairs = ((picture, target / renamed(below, kind, picture)) for picture, below in named)
+        named = [
+            (each, below, renamed(below, kind, each)) for each, below in pictures(sources, target, recursive, plan)
+        ]
+        # Who has the thumbnail's name already comes before those that would be given it.
+        if kind == "same":
+            named.sort(key=lambda each: each[1] != each[2])
+        pairs = ((picture, target / to) for picture, _, to in named)
     for picture, to in pairs:
         found.add(picture)
         other = taken.setdefault(leads.to(to), job := Job(picture, to))
@@ -295,10 +301,18 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
             for name in filter(shows, files):
                 ending = Path(name).suffix.lower()
                 file = Path(folder, name)
-                if ending in UNREAD:
-                    plan.unread[ending] += 1
-                elif ending in ENDINGS or (ending not in OTHERS and not name.endswith("~") and told(file)):
+                if ending in OTHERS or name.endswith("~"):
+                    continue
+                try:
+                    # Of cameras' pictures the first bytes say TIFF, which they are not.
+                    known = ending in ENDINGS or (ending not in RAW and bool(told(file)))
+                except OSError as error:
+                    plan.refused.append((file, error.strerror or str(error)))
+                    continue
+                if known:
                     yield file, file.relative_to(path)
+                elif ending in UNREAD:
+                    plan.unread[ending] += 1
     elif is_there or not glob.has_magic(source):
         yield path, Path(path.name)
     else:
@@ -337,14 +351,15 @@ def hidden(below: Path, parts: Sequence[str]) -> bool:
 
 
 def told(picture: Path) -> str:
-    """The format that the first bytes of a file tell, in lower case; empty where they tell none, or cannot be read."""
+    """The format that the first bytes of a file tell, in lower case; empty where they tell none. OSError where they
+    cannot be read."""
     try:
         # To open a pipe that nobody writes to would wait for ever.
         if not stat.S_ISREG(picture.stat().st_mode):
             return ""
         with picture.open("rb", buffering=0) as file:
             first = file.read(FIRST)
-    except OSError:
+    except FileNotFoundError:
         return ""
     found = (_native._image_format(first) or "").lower()
     return "" if found == "bmp" and int.from_bytes(first[14:18], "little") not in BITMAPS else found
@@ -355,7 +370,10 @@ def renamed(below: Path, kind: str, picture: Path) -> Path:
     name. What is no ending of a picture's is part of the name."""
     given = below.suffix.lower()
     if kind == "same":
-        found = told(picture) or ENDINGS.get(given)
+        found = None
+        with contextlib.suppress(OSError):  # told when it is opened
+            found = told(picture)
+        found = found or ENDINGS.get(given)
         if found in FORMATS and found == ENDINGS.get(given):
             return below
         ending = FORMATS.get(found or "", INSTEAD)
