@@ -45,7 +45,9 @@ install-c:  ## install gabion.h, gabion.hpp and the libraries below PREFIX, for 
 
 ##@ Check it
 .PHONY: test
-test: lint test-rust test-loom test-python  ## every check: formatting, lints, types, docs, Rust tests, Python tests
+test: lint test-rust  ## every check: formatting, lints, types, docs, Rust tests, Python tests
+	# Side by side: the Python tests leave all but one processor alone.
+	$(MAKE) test-loom & loom=$$!; $(MAKE) test-python; failed=$$?; wait $$loom && exit $$failed
 
 .PHONY: lint
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links

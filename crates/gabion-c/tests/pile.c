@@ -264,7 +264,7 @@ static void check_walk_after_its_pile(void) {
     uint64_t pointer;
     unsigned at, times;
 
-    for (times = 0; times < 100; times++) {
+    for (times = 0; times < 10; times++) {
         memset(&cursor, 0, sizeof cursor);
         OK(gabion_pile_new(0, &first));
         OK(gabion_pile_put(first, "a", 1, 0, &pointer));

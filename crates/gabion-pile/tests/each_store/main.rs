@@ -5,7 +5,7 @@
 //! the way: most often where an operation becomes true, which is its last stores. Some of these files are opened to be
 //! written to, and what that changes is recorded and cut off in the same way.
 //!
-//! The seed is printed; `GABION_SEED` sets it, `GABION_KILLS` how many operations there are (60 by default).
+//! The seed is printed; `GABION_SEED` sets it, `GABION_KILLS` how many operations there are (30 by default).
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod trace;
@@ -321,7 +321,7 @@ fn a_process_may_end_between_any_two_stores() {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (real, mut known, mut bench) = (Place::new("real"), Rc::new(Contents::default()), Bench::new());
     let (mut operations, mut stores) = (0, 0);
-    while operations < number("GABION_KILLS", 60) {
+    while operations < number("GABION_KILLS", 30) {
         let (steps, changes) = recorded(&real.0, &mut known, &mut random);
         operations += RECORDED as u64;
         stores += changes.len();
