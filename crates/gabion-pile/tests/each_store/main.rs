@@ -23,7 +23,7 @@ use gabion_pile::{OpenOptions, Pile, Pointer, ReadBuf};
 use trace::Change;
 
 /// Operations of one recording.
-const RECORDED: usize = 60;
+const RECORDED: usize = 30;
 /// Of each operation, so many of its last states are looked at, and so many others.
 const LAST: usize = 24;
 const OTHERS: usize = 12;
