@@ -44,9 +44,9 @@ install-c:  ## install gabion.h, gabion.hpp and the libraries below PREFIX, for 
 	scripts/install-c "$(PREFIX)"
 
 ##@ Check it
+# The last two side by side: the Python tests leave all but one processor alone.
 .PHONY: test
 test: lint test-rust  ## every check: formatting, lints, types, docs, Rust tests, Python tests
-	# Side by side: the Python tests leave all but one processor alone.
 	$(MAKE) test-loom & loom=$$!; $(MAKE) test-python; failed=$$?; wait $$loom && exit $$failed
 
 .PHONY: lint

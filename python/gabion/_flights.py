@@ -220,7 +220,9 @@ def _innermost() -> Flight | None:
         begun = _begun.flight
     except AttributeError:
         begun = context.get(_running)
-        _begun.flight = begun = begun if begun is not None and begun.thread != threading.get_ident() else None
+        if begun is not None and begun.thread == threading.get_ident():
+            begun = None
+        _begun.flight = begun
     if flight is not begun:
         return flight
     # An event loop's tasks have copies of the thread's own context.

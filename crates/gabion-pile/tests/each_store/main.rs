@@ -22,8 +22,8 @@ use gabion_blocks::os::Disk;
 use gabion_pile::{OpenOptions, Pile, Pointer, ReadBuf};
 use trace::Change;
 
-/// Operations of one recording.
-const RECORDED: usize = 30;
+/// Operations of one recording, at most.
+const RECORDED: usize = 60;
 /// Of each operation, so many of its last states are looked at, and so many others.
 const LAST: usize = 24;
 const OTHERS: usize = 12;
@@ -181,7 +181,7 @@ fn act(pile: &mut Pile, path: &Path, disk: &'static dyn Disk, known: &mut Conten
 }
 
 /// Has a pile in a file do this and that, and returns all changes of the file, and what they were for.
-fn recorded(path: &Path, known: &mut Rc<Contents>, random: &mut Random) -> (Vec<Step>, Vec<Change>) {
+fn recorded(path: &Path, known: &mut Rc<Contents>, random: &mut Random, count: usize) -> (Vec<Step>, Vec<Change>) {
     let (steps, changes) = trace::record(|disk| {
         let mut steps = Vec::new();
         let mut begun = 0;
@@ -194,7 +194,7 @@ fn recorded(path: &Path, known: &mut Rc<Contents>, random: &mut Random) -> (Vec<
         };
         let mut pile = open(path, Some(disk));
         step("opened".into(), known, known);
-        for _ in 0..RECORDED {
+        for _ in 0..count {
             let mut after = Contents::clone(known);
             let what = act(&mut pile, path, disk, &mut after, random);
             let after = Rc::new(after);
@@ -320,10 +320,11 @@ fn a_process_may_end_between_any_two_stores() {
     println!("GABION_SEED={seed}");
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (real, mut known, mut bench) = (Place::new("real"), Rc::new(Contents::default()), Bench::new());
-    let (mut operations, mut stores) = (0, 0);
-    while operations < number("GABION_KILLS", 30) {
-        let (steps, changes) = recorded(&real.0, &mut known, &mut random);
-        operations += RECORDED as u64;
+    let (mut operations, mut stores, asked) = (0, 0, number("GABION_KILLS", 30) as usize);
+    while operations < asked {
+        let count = RECORDED.min(asked - operations);
+        let (steps, changes) = recorded(&real.0, &mut known, &mut random, count);
+        operations += count;
         stores += changes.len();
         for step in &steps {
             let mut looked_at = looked_at(step, &mut random).into_iter().peekable();
