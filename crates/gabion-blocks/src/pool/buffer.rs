@@ -157,7 +157,8 @@ fn usable(span: &Span, at: *const u8) -> usize {
     let offset = at.addr() - span.base().addr().get();
     if span.state() == Use::Cut {
         let class = span.piece_class();
-        (piece_at(class, offset) + 1) * piece_bytes(class) - offset
+        // What a block has beyond its last piece is in none.
+        ((piece_at(class, offset) + 1) * piece_bytes(class)).min(BLOCK_BYTES) - offset
     } else {
         span.bytes() - offset
     }

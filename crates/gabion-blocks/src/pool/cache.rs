@@ -72,12 +72,13 @@ pub(crate) const MOST_CACHED: usize = 2 << 20;
 /// The most pieces that are moved between a cache and its arena at one time.
 pub(crate) const MOST_MOVED: usize = 32;
 
-/// Pieces of a class that a cache holds at most.
+/// Pieces of a class that a cache holds at most. Of the largest none: one would leave no room for anything else.
 const fn places(class: usize) -> usize {
     match piece_bytes(class) {
         0..=4096 => 32,
         4097..=65_536 => 8,
-        _ => 2,
+        65_537..=1_048_576 => 2,
+        _ => 0,
     }
 }
 

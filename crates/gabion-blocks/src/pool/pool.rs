@@ -95,12 +95,12 @@ impl Pool {
         Ok(Self { shared, _life: Arc::new(Life(shared)) })
     }
 
-    /// Lends contiguous memory: up to 1 MiB a piece of a block, up to 4 MiB a block, beyond that a run of its own.
+    /// Lends contiguous memory: up to 2 MiB a piece of a block, up to 4 MiB a block, beyond that a run of its own.
     ///
     /// Constant time, without a lock that others want, when there is warm memory of the size; otherwise it takes the
     /// time of a mapping. A buffer takes at most a quarter more than was asked for up to 1 MiB (64 bytes more below
-    /// 256), a block up to 4 MiB, and at most an eighth more beyond that; five eighths where a fresh mapping would push
-    /// idle ones out.
+    /// 256), a third or half of a block up to 2 MiB, a block up to 4 MiB, and at most an eighth more beyond that; five
+    /// eighths where a fresh mapping would push idle ones out.
     ///
     /// # Errors
     /// [`BlockError::TooLarge`], [`BlockError::Machine`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a

@@ -2,12 +2,22 @@
 
 use crate::{BLOCK_BYTES, SYSTEM_PAGE};
 
-/// Requests up to this many bytes are served by pieces of a block.
-pub(crate) const LARGEST_PIECE: usize = 1 << 20;
+const MIB: usize = 1 << 20;
 
-/// Classes of pieces: 64, 128, 192, 256, then four steps a doubling (320, 384, 448, 512, 640, …) up to 1 MiB. All are
-/// multiples of 64 bytes, and a piece is at most a quarter larger than what was asked for.
-pub(crate) const PIECE_CLASSES: usize = 52;
+/// Requests up to this many bytes are served by pieces of a block.
+pub(crate) const LARGEST_PIECE: usize = HALF;
+
+/// Classes of pieces: 64, 128, 192, 256, then four steps a doubling (320, 384, 448, 512, 640, …) up to 1 MiB, and a
+/// third and a half of a block. All are multiples of 64 bytes. Up to 1 MiB a piece is at most a quarter larger than
+/// what was asked for, beyond that less than half.
+pub(crate) const PIECE_CLASSES: usize = STEPPED + 2;
+
+/// Classes up to 1 MiB.
+const STEPPED: usize = 52;
+
+/// A third of a block, in whole pages of the system.
+const THIRD: usize = BLOCK_BYTES / 3 / SYSTEM_PAGE * SYSTEM_PAGE;
+const HALF: usize = BLOCK_BYTES / 2;
 
 /// The smallest class of pieces that holds `bytes`, at most [`LARGEST_PIECE`].
 #[inline]
@@ -15,6 +25,9 @@ pub(crate) fn piece_class(bytes: usize) -> usize {
     debug_assert!(bytes <= LARGEST_PIECE);
     if bytes <= 256 {
         return bytes.max(1).div_ceil(64) - 1;
+    }
+    if bytes > MIB {
+        return STEPPED + usize::from(bytes > THIRD);
     }
     let last = bytes - 1;
     let top = last.ilog2() as usize;
@@ -26,8 +39,12 @@ const PIECE_BYTES: [u32; PIECE_CLASSES] = {
     let mut table = [0; PIECE_CLASSES];
     let mut class = 0;
     while class < PIECE_CLASSES {
-        table[class] =
-            if class < 4 { (class as u32 + 1) * 64 } else { (5 + (class as u32 - 4) % 4) << ((class - 4) / 4 + 6) };
+        table[class] = match class {
+            0..4 => (class as u32 + 1) * 64,
+            4..STEPPED => (5 + (class as u32 - 4) % 4) << ((class - 4) / 4 + 6),
+            STEPPED => THIRD as u32,
+            _ => HALF as u32,
+        };
         class += 1;
     }
     table
@@ -61,7 +78,7 @@ const RECIPROCALS: [u64; PIECE_CLASSES] = {
 pub(crate) fn piece_at(class: usize, offset: usize) -> usize {
     debug_assert!(offset < BLOCK_BYTES);
     // Exact: the dividend is below 2¹⁶ and the reciprocal is wrong by less than 1, so the product is by less than 2¹⁶,
-    // while the next quotient is 2³² / 2¹⁴ away.
+    // while the next quotient is 2³² / 2¹⁵ away.
     ((offset as u64 / 64 * RECIPROCALS[class]) >> 32) as usize
 }
 
@@ -128,8 +145,10 @@ mod tests {
         assert_eq!(piece_class(LARGEST_PIECE), PIECE_CLASSES - 1);
         for class in 0..PIECE_CLASSES {
             assert_eq!(piece_bytes(class) % 64, 0);
-            assert!(class < 4 || piece_bytes(class) * 4 <= piece_bytes(class - 1) * 5);
+            assert!(!(4..STEPPED).contains(&class) || piece_bytes(class) * 4 <= piece_bytes(class - 1) * 5);
         }
+        assert_eq!([STEPPED - 1, STEPPED, STEPPED + 1].map(piece_bytes), [MIB, THIRD, HALF]);
+        assert_eq!([STEPPED - 1, STEPPED, STEPPED + 1].map(pieces_in_block), [4, 3, 2]);
     }
 
     #[test]

@@ -143,8 +143,29 @@ fn a_run_serves_nearly_its_size_again_and_a_block_any_size_up_to_its_own() {
     drop(rent(&pool, 8 * MIB));
     assert_eq!(pool.stats().fresh, 2, "half a run would be wasted");
     drop(rent(&pool, 4 * MIB));
-    drop(rent(&pool, MIB + 1));
+    drop(rent(&pool, 2 * MIB + 1));
     assert_eq!((pool.stats().fresh, pool.stats().hits_block), (3, 1));
+    close(pool, twin);
+}
+
+/// Each of them had a block of its own, and where that was warm, all of it stayed resident.
+#[test]
+fn up_to_three_buffers_of_more_than_a_mib_share_a_block() {
+    let (pool, twin) = pool();
+    for (bytes, each) in [(MIB + 1, 3), (4 * MIB / 3 - 8192, 3), (4 * MIB / 3, 2), (2 * MIB, 2)] {
+        let mut buffers: Vec<_> = (0..each).map(|_| rent(&pool, bytes)).collect();
+        assert_eq!(pool.stats().mapped, 4 << 20, "{each} of {bytes} bytes");
+        buffers.iter_mut().for_each(|buffer| buffer.as_mut_slice().fill(7));
+        buffers.push(rent(&pool, bytes));
+        assert_eq!(pool.stats().mapped, 8 << 20);
+        // What one leaves goes back alone, while the others stay.
+        buffers.remove(0);
+        assert!(pool.trim(true) >= bytes as u64);
+        assert!(buffers[..each - 1].iter().all(|buffer| buffer.as_slice().iter().all(|&byte| byte == 7)));
+        pool.validate().unwrap();
+        drop(buffers);
+        pool.trim(true);
+    }
     close(pool, twin);
 }
 
