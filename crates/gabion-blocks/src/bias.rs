@@ -226,7 +226,8 @@ impl Row {
         if !ptr::eq(self.last, desk) {
             (self.last, self.length) = (desk, 0);
         }
-        self.length += 1;
+        // Where no lock can lean, threads never get a desk, and the row never ends.
+        self.length = self.length.saturating_add(1);
         if self.length < self.needed || !can_fence_heavily() {
             return false;
         }

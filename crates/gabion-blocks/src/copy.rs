@@ -52,6 +52,9 @@ pub(crate) fn copy_out_anew(words: &[AtomicU64], into: &mut [[MaybeUninit<u8>; 8
 }
 
 /// Copies words in.
+///
+/// # Panics
+/// When `words` is not as long as `bytes`.
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable))))]
 #[inline]
 pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
@@ -126,9 +129,9 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, bytes: usize) {
             at += 128;
         }
         copy_128(from.add(bytes - 128), to.add(bytes - 128));
-        // SAFETY: touches what only AVX knows of; code without it would be slow beside it.
-        std::arch::asm!("vzeroupper", options(nomem, nostack, preserves_flags));
     }
+    // Code without AVX would be slow beside halves of registers that are in use.
+    std::arch::x86_64::_mm256_zeroupper();
 }
 
 /// # Safety
@@ -231,10 +234,14 @@ pub(crate) fn copy_out_anew(words: &[AtomicU64], into: &mut [[MaybeUninit<u8>; 8
 }
 
 /// Copies words in.
+///
+/// # Panics
+/// When `words` is not as long as `bytes`.
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, portable)))))]
 #[inline]
 pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
     use std::sync::atomic::Ordering::Relaxed;
+    assert_eq!(words.len(), bytes.len(), "one word for each eight bytes");
     for (word, bytes) in words.iter().zip(bytes) {
         // Relaxed: a later release store of the commit word publishes it.
         word.store(u64::from_le_bytes(*bytes), Relaxed);

@@ -1,4 +1,4 @@
-//! A thread that removes what has expired, where nobody else comes by.
+//! A thread that removes what has expired, where nobody else comes by. It ends when no cache is left for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
@@ -67,10 +67,16 @@ fn run() {
         if first_thread_has_ended() {
             return RUNNING.store(false, Ordering::Release);
         }
-        gate::inside(|| {
+        let ended = gate::inside(|| {
             let caches = {
                 let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
                 caches.retain(|cache| cache.strong_count() > 0);
+                if caches.is_empty() {
+                    // Under the lock: whoever adds a cache after this finds that it has to begin a thread. Release, as
+                    // in `begin`.
+                    RUNNING.store(false, Ordering::Release);
+                    return true;
+                }
                 caches.clone()
             };
             for cache in caches.iter().filter_map(Weak::upgrade) {
@@ -80,6 +86,10 @@ fn run() {
                     cache.cache.expire();
                 }
             }
+            false
         });
+        if ended {
+            return;
+        }
     }
 }

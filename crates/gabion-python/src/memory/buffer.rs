@@ -118,8 +118,10 @@ impl Buffer {
     /// >>> buffer.release()
     /// Traceback (most recent call last):
     ///     ...
-    /// BufferError: this buffer cannot be released: 1 view of its memory is alive; release them or let go of them
-    /// (memoryviews, arrays and tensors made of it count) >>> view.release() >>> buffer.release() >>> buffer.released
+    /// BufferError: this buffer cannot be released: 1 view of its memory is alive; ...
+    /// >>> view.release()
+    /// >>> buffer.release()
+    /// >>> buffer.released
     /// True
     pub(super) fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.part {
