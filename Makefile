@@ -44,10 +44,16 @@ install-c:  ## install gabion.h, gabion.hpp and the libraries below PREFIX, for 
 	scripts/install-c "$(PREFIX)"
 
 ##@ Check it
-# The last two side by side: the Python tests leave all but one processor alone.
+# What does not need all processors is done beside something else: the end of building the extension, and the Python tests.
 .PHONY: test
-test: lint test-rust  ## every check: formatting, lints, types, docs, Rust tests, Python tests
-	$(MAKE) test-loom & loom=$$!; $(MAKE) test-python; failed=$$?; wait $$loom && exit $$failed
+test: $(VENV)/.tools  ## every check: formatting, lints, types, docs, Rust tests, Python tests
+	$(call beside,$(VENV)/.extension $(VENV)/.check,lint-rust)
+	$(MAKE) lint-python
+	$(MAKE) test-rust
+	$(call beside,test-loom,test-python)
+
+# Makes the two side by side. Both come to their end, and either may fail.
+beside = $(MAKE) $(1) & first=$$!; failed=0; $(MAKE) $(2) || failed=$$?; wait $$first || failed=$$?; exit $$failed
 
 .PHONY: lint
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links
@@ -69,7 +75,7 @@ lint-python: $(VENV)/.extension $(VENV)/.check  ## the part of lint for Python
 	$(bin)/ruff check --quiet .
 	$(bin)/ruff format --quiet --check .
 	$(bin)/mypy
-	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist)
+	$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist
 
 # The same cases at every run; `make long`, and cargo by hand, draw new ones.
 test-rust: export GABION_SEED ?= 88172645463325252
@@ -118,6 +124,11 @@ long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases,
 fuzz: $(VENV)/.nasm  ## fuzz piles, their files, the codec, keys, streams and pictures, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
 	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
+# As the compiler says it: what a version knows is more than the library that comes with it.
+.PHONY: oldest-rust
+oldest-rust: $(VENV)/.python  ## compile all with the oldest Rust that will do (needs rustup toolchain install 1.88)
+	cargo +$(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) check --locked --workspace --all-targets
+
 .PHONY: sanitize
 sanitize:  ## tests of threads under ThreadSanitizer (needs rustup toolchain install nightly --component rust-src,miri)
 	scripts/sanitize
@@ -147,7 +158,9 @@ lock: $(VENV)/.check  ## renew requirements/*.lock from pyproject.toml
 
 .PHONY: clean
 clean:  ## remove everything that the commands above have made
-	rm -rf $(CARGO_TARGET_DIR) $(VENV) .venv-* dist gabion-tour.html python/gabion/*.so
+	@# A target folder outside the checkout is other projects', too.
+	$(if $(filter $(CURDIR)/%,$(abspath $(CARGO_TARGET_DIR))),rm -rf $(CARGO_TARGET_DIR),cargo clean --workspace)
+	rm -rf $(VENV) .venv-* dist gabion-tour.html python/gabion/*.so
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis fuzz/target
 
 .PHONY: help
@@ -156,6 +169,16 @@ help:
 	  /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The environment: each file below is made when its step is done, and newer inputs make it again.
+# An environment of another Python than the one that is asked for would be tested in its place.
+ifneq ($(if $(filter clean help,$(MAKECMDGOALS)),,$(filter command line environment,$(origin PYTHON))),)
+ifneq ($(wildcard $(VENV)/.python),)
+version = $(shell $(1) -c 'import sys; print(sys.version)' 2>/dev/null)
+ifneq ($(call version,$(PYTHON)),$(call version,$(python)))
+$(error $(VENV) is of another Python than $(PYTHON): pass VENV=.venv-other as well, or remove $(VENV))
+endif
+endif
+endif
+
 $(VENV)/.python:
 	@$(if $(PYTHON),,echo "gabion needs Python 3.11 to 3.14, and no such python3 is on PATH; name one: make PYTHON=/path/to/python3.12" >&2; exit 1)
 	@$(PYTHON) -c '$(supported)' || { echo "gabion needs Python 3.11 to 3.14; $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; exit 1; }

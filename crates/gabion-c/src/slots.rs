@@ -105,11 +105,15 @@ fn layout(size: usize, alignment: usize) -> Result<Layout, Failure> {
 #[cold]
 fn no_layout(size: usize, alignment: usize) -> Failure {
     if alignment <= 1 || alignment.is_power_of_two() && alignment <= BLOCK_BYTES {
-        let text = format_args!("{size} bytes were asked for: no object is longer than half of the address space");
-        return Failure::new(Status::LIMIT, text);
+        return Failure::new(
+            Status::LIMIT,
+            format_args!("{size} bytes were asked for: no object is longer than half of the address space"),
+        );
     }
-    let text = format_args!("an alignment of {alignment} was asked for: it is 0 or a power of two up to 4 MiB");
-    Failure::new(Status::BAD_ARGUMENT, text)
+    Failure::new(
+        Status::BAD_ARGUMENT,
+        format_args!("an alignment of {alignment} was asked for: it is 0 or a power of two up to 4 MiB"),
+    )
 }
 
 fn settings(alignment: usize, max_blocks: u64) -> AffinitySettings {

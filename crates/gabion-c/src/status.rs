@@ -166,8 +166,10 @@ impl Failure {
     /// A number that no pile gives out.
     #[cold]
     pub fn no_pointer(number: u64) -> Self {
-        let text = format_args!("{number} is not a pointer: pass what gabion_pile_put gave in *out");
-        Self::new(Status::BAD_POINTER, text)
+        Self::new(
+            Status::BAD_POINTER,
+            format_args!("{number} is not a pointer: pass what gabion_pile_put gave in *out"),
+        )
     }
 }
 
@@ -195,8 +197,10 @@ impl From<SlotsError> for Failure {
             SlotsError::Budget { .. } => Status::LIMIT,
             // By the name that it has in C.
             SlotsError::UnknownAffinity { index } => {
-                let text = format_args!("there is no affinity {index}: make it with gabion_slots_affinity first");
-                return Self::new(Status::BAD_ARGUMENT, text);
+                return Self::new(
+                    Status::BAD_ARGUMENT,
+                    format_args!("there is no affinity {index}: make it with gabion_slots_affinity first"),
+                );
             }
             _ => Status::BAD_ARGUMENT,
         };

@@ -63,7 +63,7 @@ fn write_headers(image: &Image, channels: u32, out: &mut dyn Write) -> Result<()
     let row = width.checked_mul(channels).and_then(|row| row.checked_next_multiple_of(4));
     let pixels = row.and_then(|row| row.checked_mul(height));
     let Some((pixels, file)) = pixels.and_then(|pixels| Some((pixels, pixels.checked_add(start)?))) else {
-        let text = format_args!("{width} × {height} pixels are more than the 4 GiB that it can tell");
+        let text = format!("{width} × {height} pixels are more than the 4 GiB that it can tell");
         return Err(ImageError::encoding(Format::Bmp, text));
     };
     let mut bytes = Vec::from(*b"BM");
