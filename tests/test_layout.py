@@ -116,9 +116,9 @@ def test_unsafe_code_has_its_proof() -> None:
 def test_comments_keep_to_the_width_of_the_code() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{number}"
-        for path in tracked(".rs")
+        for path in tracked(".rs", ".h", ".hpp")
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if len(line) > LONGEST_COMMENT and line.lstrip().startswith("//") and not DRAWN.search(line.lstrip())
+        if len(line) > LONGEST_COMMENT and line.lstrip().startswith(("//", "*", "/*")) and not DRAWN.search(line.lstrip())
     ]
     assert not long
 

@@ -91,7 +91,7 @@ def _reconstruct(subtype: Any, shape: Any, dtype: Any) -> Any:
 
 
 def _frombuffer(buffer: Any, dtype: Any, shape: Any, order: Any, *more: Any) -> Any:
-    """Make an array of bytes that the file has, too."""
+    """Make an array over bytes of the same file, `bytes` or a `bytearray`, never over other memory."""
     numpy: Any = importlib.import_module("numpy")
     if not isinstance(buffer, (bytes, bytearray)) or _dtype(numpy, dtype).hasobject:
         raise ValueError("an array of what is no memory of its own")

@@ -117,8 +117,8 @@ impl<T> Biased<T> {
         self.lock_from(desk::mine())
     }
 
-    /// Takes the lock if it leans to this thread; never waits. For short paths: what else a guard can be is known not
-    /// to be, so that the compiler drops the code for it.
+    /// Takes the lock if it leans to this thread; never waits. For short paths: the compiler knows the guard to be a
+    /// leaning one, and drops the code for all others.
     #[inline(always)]
     pub fn lean(&self) -> Option<BiasedGuard<'_, T>> {
         self.lean_from(desk::mine())

@@ -33,7 +33,7 @@ impl Budget {
         taken.map(|_| ()).map_err(|used| BlockError::Limit { asked: bytes, used, limit })
     }
 
-    /// Counts `bytes` in that are in use already, whatever the limit.
+    /// Adds bytes that are in use already, even beyond the limit.
     pub fn charge(&self, bytes: u64) {
         // Relaxed: as in `take`.
         self.used.fetch_add(bytes, Ordering::Relaxed);

@@ -43,8 +43,8 @@ struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        // Relaxed: this thread's own. One that is inside of a lock even now, by another of its variables, keeps its
-        // desk: the next one would take for left what this thread is still at.
+        // Relaxed: this thread's own. A thread that is inside of a lock even now, by another of its thread-local
+        // variables, keeps its desk: by the next owner's first store it would seem to have left.
         if let Some(desk) = DESK.take().filter(|desk| desk.inside.load(Ordering::Relaxed) == 0) {
             let _inside = inside::enter();
             // The lock orders all that this thread did before what the desk's next one does: locks lean to the desk

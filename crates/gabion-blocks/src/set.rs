@@ -33,7 +33,7 @@ pub struct BlockSet {
     small: usize,
     /// Where the generations of blocks that are added begin, at least.
     first_generation: u32,
-    /// Whether the owner claims each page before he uses it.
+    /// Whether the owner claims each page before it uses it.
     claims: bool,
     /// Whether first blocks are taken over from other sets, and handed on to them.
     hands_on: bool,
@@ -55,7 +55,7 @@ impl BlockSet {
         Self::with(pool, small, (false, false))
     }
 
-    /// As [`BlockSet::new`], for an owner who takes each page by [`BlockSet::claim`] before he uses it: the first
+    /// As [`BlockSet::new`], for an owner that takes each page by [`BlockSet::claim`] before it uses it: the first
     /// blocks may have been those of another such set before, and are warm then as far as that used them.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl BlockSet {
         Self::with(pool, small, (true, true))
     }
 
-    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that he has released. Such a
+    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that it has released. Such a
     /// set hands no first block on, because the next set would take for zeros what was written late; and it takes none
     /// over.
     ///

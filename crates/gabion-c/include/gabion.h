@@ -17,8 +17,8 @@
  *   Errors     A gabion_status; 0 is success. gabion_last_error() says more, for this thread. A failed call changes
  *              nothing and writes nothing, except where a buffer is too small: then the needed size, and of a text
  *              (gabion_slots_affinity_name, gabion_slots_report) what fits. Nothing ever throws, panics or unwinds into
- *              the caller, and nothing is a cancellation point: a thread that pthread_cancel has asked to end comes back
- *              (one with PTHREAD_CANCEL_ASYNCHRONOUS must not be in gabion then).
+ *              the caller, and nothing is a cancellation point: a thread that pthread_cancel has asked to end comes
+ *              back (one with PTHREAD_CANCEL_ASYNCHRONOUS must not be in gabion then).
  *   Memory     What allocates says GABION_NO_MEMORY where there is none. Calls that make books or reports of variable
  *              size (new handles and affinities, figures, reports, releases, trims, validations) take some from the
  *              system's malloc, and so does the pool when it gives everything back because the system has no more;
@@ -28,11 +28,11 @@
  *              refused as far as its memory still shows it.
  *   Ownership  What a function gives stays the caller's until it is given back by the function named in its text.
  *              Strings that are returned belong to the library.
- *   Forks      A child has its own copy of everything. It may use the pool and slots, whatever other threads were doing.
- *              It may use a pile only if no other thread was in a call on that pile at the moment of the fork; else a
- *              call may wait for ever for a lock whose holder the child does not have. Where other threads use piles,
- *              fork while they rest, or use none of these piles in the child. What other threads had allocated in slots
- *              can be used and freed there, but its memory stays the child's until it ends.
+ *   Forks      A child has its own copy of everything. It may use the pool and slots, whatever other threads were
+ *              doing. It may use a pile only if no other thread was in a call on that pile at the moment of the fork;
+ *              else a call may wait for ever for a lock whose holder the child does not have. Where other threads use
+ *              piles, fork while they rest, or use none of these piles in the child. What other threads had allocated
+ *              in slots can be used and freed there, but its memory stays the child's until it ends.
  */
 #ifndef GABION_H
 #define GABION_H
@@ -66,7 +66,7 @@ enum {
     GABION_FOREIGN = 7,        /* the memory does not belong here */
     GABION_DOUBLE_FREE = 8,    /* it is free already */
     GABION_WRONG_AFFINITY = 9, /* it has another affinity; told by checked builds */
-    GABION_WRONG_SIZE = 10,    /* it has another size or alignment; told by checked builds, and by all builds of a slot that
+    GABION_WRONG_SIZE = 10,    /* it has another size or alignment; told by checked builds, and by all of a slot that
                                 * is freed as more than 1 KiB */
     GABION_TOO_SMALL = 11,     /* the buffer is too small; the needed size was told */
     GABION_INVALID = 12,       /* the books are broken: memory was overwritten */
@@ -80,8 +80,8 @@ enum {
 const char *gabion_status_text(gabion_status status);
 
 /* What this thread's last failed call has to say: what was asked, what is the case, what to do. Empty before the first.
- * Valid until this thread's next failed call. To ask for a size, by a buffer that is NULL and a place for the size, is no
- * failed call in this sense, though its status is GABION_TOO_SMALL. */
+ * Valid until this thread's next failed call. To ask for a size, by a buffer that is NULL and a place for the size, is
+ * no failed call in this sense, though its status is GABION_TOO_SMALL. */
 const char *gabion_last_error(void);
 
 /* The version of the library that is loaded; GABION_VERSION is that of this header. A constant string. */
@@ -134,7 +134,8 @@ gabion_status gabion_slots_configure(gabion_slots *slots, uint32_t affinity, siz
  * alignment: a power of two up to 4 MiB, or 0 for the affinity's; sizes that are a multiple of 16 are aligned to 16 in
  * any case. 0 bytes are served as 1. The contents are undefined.
  * A few nanoseconds up to 1 KiB; constant time up to 1 MiB; above that the time of a mapping, unless the pool has a
- * warm one. GABION_NO_MEMORY, GABION_LIMIT (the affinity's budget, or more than the machine has), GABION_BAD_ARGUMENT. */
+ * warm one. GABION_NO_MEMORY, GABION_LIMIT (the affinity's budget, or more than the machine has),
+ * GABION_BAD_ARGUMENT. */
 gabion_status gabion_slots_alloc(gabion_slots *slots, uint32_t affinity, size_t size, size_t alignment, void **out);
 
 /* The same, and all bytes are zero. */
@@ -143,31 +144,29 @@ gabion_status gabion_slots_alloc_zeroed(gabion_slots *slots, uint32_t affinity, 
 
 /* Gives an object another size. It may move to *out, with its contents up to the smaller size; the old pointer is gone
  * then. When the call fails, the object is as it was. object may be NULL: then it allocates.
- * affinity must be the object's own; alignment as in gabion_slots_alloc. An object stays where it is within a size class of
- * slots, and within a chunk, or memory of its own, that would not become half empty; a chunk of the same thread grows into
- * what is free behind it. What is larger and grows by less than half gets room for a quarter more, so that few of many
- * small steps move it. Constant time, and a copy when it moves.
- * What gets smaller can be refused: where there is no memory for less, a chunk that stays one (above 1 KiB) and memory of
- * its own that stays such (above 1 MiB) stay where they are, but what becomes a slot of another size class, or a chunk,
- * needs room there.
- * An object that is free already, or none, is refused as by gabion_slots_free. */
+ * affinity must be the object's own; alignment as in gabion_slots_alloc. An object stays where it is within a size
+ * class of slots, and within a chunk, or memory of its own, that would not become half empty; a chunk of the same
+ * thread grows into what is free behind it. What is larger and grows by less than half gets room for a quarter more, so
+ * that few of many small steps move it. Constant time, and a copy when it moves. What gets smaller can be refused:
+ * where there is no memory for less, a chunk that stays one (above 1 KiB) and memory of its own that stays such (above
+ * 1 MiB) stay where they are, but what becomes a slot of another size class, or a chunk, needs room there. An object
+ * that is free already, or none, is refused as by gabion_slots_free. */
 gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void *object, size_t size, size_t alignment,
                                    void **out);
 
 /* Frees an object of these slots, whichever thread allocated it. NULL does nothing. Constant time.
  * GABION_DOUBLE_FREE, GABION_BAD_POINTER (nothing was handed out there) and GABION_FOREIGN say what is wrong as far as
- * it shows; nothing is changed then. What two threads free twice shows later, when both frees have reached the owner, and is
- * counted in late_double_frees; unless its place was handed out again before that: then the later free is taken for one of
- * the new object.
- * GABION_NO_MEMORY when this is the thread's first call on these slots and there is no memory for its books: the object
- * stays allocated then, to be freed again later. */
+ * it shows; nothing is changed then. What two threads free twice shows later, when both frees have reached the owner,
+ * and is counted in late_double_frees; unless its place was handed out again before that: then the later free is taken
+ * for one of the new object. GABION_NO_MEMORY when this is the thread's first call on these slots and there is no
+ * memory for its books: the object stays allocated then, to be freed again later. */
 gabion_status gabion_slots_free(gabion_slots *slots, void *object);
 
-/* The same for whoever knows what was asked for: affinity, size and alignment are those of the allocation, or of the last
- * reallocation. A little faster. GABION_NO_MEMORY as above. Checked builds compare and report GABION_WRONG_AFFINITY and
- * GABION_WRONG_SIZE; any other build says the latter only of a slot that is freed as more than 1 KiB, and frees whatever the
- * affinity, also one that there is not. It takes a size up to 1 KiB at its word: a pointer that is not of these slots is not found then, and memory that is not the library's may be
- * read and written. */
+/* A faster gabion_slots_free, for a caller that knows the allocation's affinity, size and alignment, or those of its
+ * last reallocation. GABION_NO_MEMORY as above. Checked builds compare them and report GABION_WRONG_AFFINITY and
+ * GABION_WRONG_SIZE; other builds report only that a slot is freed as more than 1 KiB, and take any affinity.
+ * WARNING: in those a size up to 1 KiB is not checked: with a pointer that is not of these slots the call reads and
+ * writes memory that is not the library's. */
 gabion_status gabion_slots_free_sized(gabion_slots *slots, uint32_t affinity, void *object, size_t size,
                                       size_t alignment);
 
@@ -187,8 +186,8 @@ gabion_status gabion_slots_release(gabion_slots *slots, uint32_t affinity, uint6
  * before a thread goes idle for long. */
 gabion_status gabion_slots_flush(gabion_slots *slots);
 
-/* Gives blocks that are empty back to the pool: this thread's, and those of threads that have ended. Returns the bytes by
- * which mapped_bytes falls for that: whole blocks of slots, and of blocks of chunks the pages that were touched. */
+/* Gives blocks that are empty back to the pool: this thread's, and those of threads that have ended. Returns the bytes
+ * by which mapped_bytes falls for that: whole blocks of slots, and of blocks of chunks the pages that were touched. */
 uint64_t gabion_slots_trim(gabion_slots *slots);
 
 /* Figures of one affinity. Bytes unless said otherwise. */
@@ -202,7 +201,7 @@ typedef struct gabion_slots_figures {
     uint64_t large_objects;     /* objects with memory of their own, by number */
     uint64_t large_bytes;       /* what these take */
     uint64_t mapped_bytes;      /* all that the affinity holds: live_bytes + free_bytes + wasted_bytes */
-    uint64_t late_double_frees; /* double frees by two threads that showed when the second one reached the owner; by number */
+    uint64_t late_double_frees; /* of two threads, that showed when the second free reached the owner; a number */
 } gabion_slots_figures;
 
 /* How many affinities there are; their numbers are 0 up to that. Constant time. */
@@ -240,8 +239,9 @@ gabion_status gabion_rent(size_t bytes, uint32_t flags, void **out);
 gabion_status gabion_rent_wait(size_t bytes, uint32_t flags, uint64_t milliseconds, void **out);
 
 /* Gives back what gabion_rent lent, once, from any thread. Its memory stays warm for the next one. NULL does nothing.
- * An address where nothing that is lent begins is GABION_FOREIGN, and nothing is changed. So is a second return, except for two
- * that are not found: of memory that was lent again, and of up to 1 MiB that another thread has returned and still keeps. */
+ * An address where nothing that is lent begins is GABION_FOREIGN, and nothing is changed. So is a second return, except
+ * for two that are not found: of memory that was lent again, and of up to 1 MiB that another thread has returned and
+ * still keeps. */
 gabion_status gabion_return(void *memory);
 
 /* How many bytes may be used of what gabion_rent lent at this address; 0 where gabion_return would be refused. Any
@@ -254,7 +254,7 @@ typedef struct gabion_pool_figures {
     uint64_t idle;     /* mapped, and lent to nobody */
     uint64_t mapped;   /* mapped for gabion_rent */
     uint64_t peak;     /* the most that mapped has been */
-    uint64_t held;     /* lent to slots and piles, which count apart; what they have emptied and keep warm is part of it */
+    uint64_t held;     /* lent to slots and piles, which count apart; what they emptied and keep warm is part of it */
     uint64_t live;     /* what is lent at this moment, by number */
     uint64_t requests; /* calls that were served, by number */
     uint64_t fresh;    /* mappings made, by number */
@@ -290,11 +290,12 @@ typedef struct gabion_pile gabion_pile;
  * process may use. */
 gabion_status gabion_pile_new(uint64_t max_bytes, gabion_pile **out);
 
-/* Opens the pile in a file, which is made where it is not there, in *out, to be deleted by gabion_pile_delete. It is as any
- * other, but that it outlives the process: pointers stay valid, and whatever a call had done when it returned is there
- * for the next opening, however the process ends; the machine's end is what gabion_pile_flush is for. A replacement needs
- * room beside what it replaces. max_bytes: the most that the file may hold; 0 for 4 TiB.
- *   GABION_READ_ONLY    what is changed is so for this process alone, and any number of them may open the file at one time
+/* Opens the pile in a file, which is made where it is not there, in *out, to be deleted by gabion_pile_delete. It is as
+ * any other, but that it outlives the process: pointers stay valid, and whatever a call had done when it returned is
+ * there for the next opening, however the process ends; the machine's end is what gabion_pile_flush is for. A
+ * replacement needs room beside what it replaces. max_bytes: the most that the file may hold; 0 for 4 TiB.
+ *   GABION_READ_ONLY    what is changed is so for this process alone, and any number of them may open the file at one
+ *                       time
  *   GABION_MUST_EXIST   it is not made
  * GABION_FILE, GABION_IN_USE, GABION_DAMAGED, GABION_NO_MEMORY. Takes time in proportion to the pile. A forked child's
  * changes of it do not go to the file. */
@@ -305,20 +306,21 @@ gabion_status gabion_pile_open(const char *path, uint64_t max_bytes, uint32_t fl
 /* Waits until all that was done before is on the disk. Does nothing for a pile without a file. GABION_FILE. */
 gabion_status gabion_pile_flush(gabion_pile *pile);
 
-/* Saves a pile, in memory or in a file, as it is at one moment, in a file of its own, which gabion_pile_open opens: all objects are
- * there under their pointers. It is written aside and gets its name when it is on the disk; it may replace a pile's file that
- * nobody has open to write. Takes time in proportion to the pile; other threads may use it meanwhile.
- * GABION_FILE, GABION_IN_USE (also for the pile's own file), GABION_DAMAGED for what is no pile's, GABION_NO_MEMORY; what had the
- * name has it still then. */
+/* Saves a pile, in memory or in a file, as it is at one moment, in a file of its own, which gabion_pile_open opens: all
+ * objects are there under their pointers. It is written aside and gets its name when it is on the disk; it may replace
+ * a pile's file that nobody has open to write. Takes time in proportion to the pile; other threads may use it
+ * meanwhile. GABION_FILE, GABION_IN_USE (also for the pile's own file), GABION_DAMAGED for what is no pile's,
+ * GABION_NO_MEMORY; what had the name has it still then. */
 gabion_status gabion_pile_save(gabion_pile *pile, const char *path);
 
-/* *out: the pointer that was kept last, or 0: where the next process begins. It is as any pointer. To keep one it has to be
- * live, or 0. */
+/* *out: the pointer that was kept last, or 0: where the next process begins. It is as any pointer. To keep one it has
+ * to be live, or 0. */
 gabion_status gabion_pile_root(const gabion_pile *pile, uint64_t *out);
 gabion_status gabion_pile_set_root(gabion_pile *pile, uint64_t pointer);
 
-/* Deletes a pile with all that is in it; what lies in a file stays there, and the file is free for others. Where there are
- * views, that is so when the last of them is ended. No other thread may use the handle any more. NULL does nothing. */
+/* Deletes a pile with all that is in it; what lies in a file stays there, and the file is free for others. Where there
+ * are views, that is so when the last of them is ended. No other thread may use the handle any more. NULL does
+ * nothing. */
 gabion_status gabion_pile_delete(gabion_pile *pile);
 
 /* Stores a copy of length bytes; *out is its pointer. reserve: bytes kept free behind it, so that a replacement may
@@ -335,11 +337,11 @@ gabion_status gabion_pile_get(const gabion_pile *pile, uint64_t pointer, void *b
 gabion_status gabion_pile_pop(gabion_pile *pile, uint64_t pointer, void *buffer, size_t capacity, size_t *length);
 
 /* An object's bytes where they lie, without a copy: *length bytes at *data, until the view in *out is ended by
- * gabion_pile_unview, once, from any thread. Until then they stay where they are and as they are, and nobody may write to
- * them: a replacement's bytes lie elsewhere, and room of an object that was removed is kept as long as it is viewed. So is
- * the pile: gabion_pile_delete ends its handle, and the last view gives back its memory, and lets its file go. Any number of
- * views may be there at one time. The bytes begin at a multiple of 8.
- * Constant time: takes a lock for a moment, and some memory of malloc's. GABION_NO_MEMORY. */
+ * gabion_pile_unview, once, from any thread. Until then they stay where they are and as they are, and nobody may write
+ * to them: a replacement's bytes lie elsewhere, and room of an object that was removed is kept as long as it is viewed.
+ * So is the pile: gabion_pile_delete ends its handle, and the last view gives back its memory, and lets its file go.
+ * Any number of views may be there at one time. The bytes begin at a multiple of 8. Constant time: takes a lock for a
+ * moment, and some memory of malloc's. GABION_NO_MEMORY. */
 typedef struct gabion_view gabion_view;
 gabion_status gabion_pile_view(gabion_pile *pile, uint64_t pointer, const void **data, size_t *length,
                                gabion_view **out);
@@ -363,8 +365,8 @@ bool gabion_pile_contains(const gabion_pile *pile, uint64_t pointer);
 uint64_t gabion_pile_len(const gabion_pile *pile);
 
 /* A place in a walk over a pile: the caller's, all zero before the first call, and of no meaning but to
- * gabion_pile_next. It owns nothing, so it may be dropped at any time, and a copy of it walks on from the same place. It
- * is used by one thread at a time. */
+ * gabion_pile_next. It owns nothing, so it may be dropped at any time, and a copy of it walks on from the same place.
+ * It is used by one thread at a time. */
 typedef struct gabion_pile_cursor {
     uint64_t state[64];
 } gabion_pile_cursor;
@@ -382,12 +384,12 @@ typedef struct gabion_pile_cursor {
  * GABION_BAD_ARGUMENT when the cursor was not zero at first, or walks another pile. */
 gabion_status gabion_pile_next(const gabion_pile *pile, gabion_pile_cursor *cursor, uint64_t *out);
 
-/* Removes all objects. Their memory stays warm for what is put next; it goes back to the system when it was not needed for
- * a while, or at once by gabion_pool_trim(true). */
+/* Removes all objects. Their memory stays warm for what is put next; it goes back to the system when it was not needed
+ * for a while, or at once by gabion_pool_trim(true). */
 gabion_status gabion_pile_clear(gabion_pile *pile);
 
-/* Brings objects back that outgrew their place, those of 1 KiB to 1 MiB closer together, and gives what is empty back to the
- * system at once: *out bytes, unless it is NULL. Pointers stay valid. Takes time in proportion to the pile. */
+/* Brings objects back that outgrew their place, those of 1 KiB to 1 MiB closer together, and gives what is empty back
+ * to the system at once: *out bytes, unless it is NULL. Pointers stay valid. Takes time in proportion to the pile. */
 gabion_status gabion_pile_compact(gabion_pile *pile, uint64_t *out);
 
 /* Sets the most that the pile may take, as gabion_pile_new. What is stored beyond it stays; only further growth is

@@ -12,9 +12,9 @@
 // Exceptions are thrown only where C++ asks for them: std::bad_alloc by what allocates. Deallocation and destructors
 // never throw; what is wrong with a free is told by the checked build of the library and by gabion_last_error().
 // Compiles with -fno-exceptions, where what would throw calls std::abort() (the try_ functions and new (std::nothrow)
-// return nullptr as ever), and with -fno-rtti, where a memory_resource equals itself only. Parts of one program may differ
-// in both; a memory_resource goes from one such part to another as a std::pmr::memory_resource.
-// Everything may be used from any thread, as in gabion.h.
+// return nullptr as ever), and with -fno-rtti, where a memory_resource equals itself only. Parts of one program may
+// differ in both; a memory_resource goes from one such part to another as a std::pmr::memory_resource. Everything may
+// be used from any thread, as in gabion.h.
 #ifndef GABION_HPP
 #define GABION_HPP
 
@@ -35,15 +35,15 @@
 #include <memory_resource>
 #endif
 
-// Qt has a macro of this name, which is the user's again at the end of this header. Where it is defined, `gabion::slots` cannot be
-// written: see docs/c.md. All else works.
+// Qt has a macro of this name, which is the user's again at the end of this header. Where it is defined,
+// `gabion::slots` cannot be written: see docs/c.md. All else works.
 #pragma push_macro("slots")
 #undef slots
 
-// Functions and variables of this header are each library's own (hidden): of two libraries that each contain a copy of gabion,
-// each finds its own copy. Not so the types, or all classes with one of them as a base or a member would have to be hidden, too.
-// What ends the program where it cannot throw has another name than what throws, because of two functions of one name the
-// linker keeps either.
+// Functions and variables of this header are each library's own (hidden): of two libraries that each contain a copy of
+// gabion, each finds its own copy. Not so the types, or all classes with one of them as a base or a member would have
+// to be hidden, too. What ends the program where it cannot throw has another name than what throws, because of two
+// functions of one name the linker keeps either.
 #if !defined(__GNUC__) || defined(_WIN32)
 #define GABION_OWN
 #elif defined(__cpp_exceptions)
@@ -84,8 +84,8 @@ template <class Error> [[noreturn]] GABION_OWN inline void fail() {
 #endif
 }
 
-// The slots of the process, once they were found. No static of a function: its guard would be held for ever in a child that is
-// forked while another thread is at its first use.
+// The slots of the process, once they were found. No static of a function: its guard would be held for ever in a child
+// that is forked while another thread is at its first use.
 GABION_OWN inline std::atomic<gabion_slots *> found{nullptr};
 
 // The slots of the process; nullptr as long as there is no memory for them.
@@ -145,8 +145,8 @@ class slots {
         }
     }
 
-    // The slots of the process. Never destroyed, so that the destructors of other statics may use them. Where there was no
-    // memory for them, each call tries again.
+    // The slots of the process. Never destroyed, so that the destructors of other statics may use them. Where there was
+    // no memory for them, each call tries again.
     GABION_OWN static slots &global() noexcept;
 
     // Takes the slots over. Those of the process get one more name by this.
@@ -154,7 +154,8 @@ class slots {
         : handle_(std::exchange(other.handle_, nullptr)), of_process_(other.of_process_) {
         other.of_process_ = other.fixed_;
     }
-    // The same, and gives back what this had before. What global() gives stays what it is: slots that are moved there end.
+    // The same, and gives back what this had before. What global() gives stays what it is: slots that are moved there
+    // end.
     GABION_OWN slots &operator=(slots &&other) noexcept {
         slots taken(std::move(other));
         if (!fixed_) {
@@ -237,8 +238,8 @@ class slots {
         return gabion_slots_free_sized(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment);
     }
 
-    // Gives what was allocated here another size; see gabion_slots_realloc. It may move, its bytes as they are: memory is
-    // where it lies then, and as it was when the call fails. nullptr is allocated.
+    // Gives what was allocated here another size; see gabion_slots_realloc. It may move, its bytes as they are: memory
+    // is where it lies then, and as it was when the call fails. nullptr is allocated.
     GABION_OWN gabion_status reallocate(affinity kind, void *&memory, std::size_t size,
                                         std::size_t alignment = 0) noexcept {
         return gabion_slots_realloc(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment, &memory);
@@ -304,7 +305,8 @@ class slots {
         return figures;
     }
 
-    // Null as well when these are the slots of the process, which are looked up each time: there may be no memory for them yet.
+    // Null as well when these are the slots of the process, which are looked up each time: there may be no memory for
+    // them yet.
     gabion_slots *handle_ = nullptr;
     bool of_process_ = false;
     // True for what global() gives.
@@ -440,11 +442,11 @@ GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_sl
     GABION_OWN static void operator delete[](void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 
 // A base class whose heirs are allocated in the slots of the process by new, and freed by delete with the size that the
-// compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++. What makes an object
-// within something of its own asks no class's new: std::make_shared, containers, std::optional. There is
-// gabion::make_shared in place of the first, and gabion::allocator for containers.
-// (Of a sized and an unsized form in one class, delete takes the unsized one; hence two classes. Heirs of an alignment
-// above that of every new are freed without the size in both: when a constructor throws, GCC calls the unsized form alone.)
+// compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++. What makes an
+// object within something of its own asks no class's new: std::make_shared, containers, std::optional. There is
+// gabion::make_shared in place of the first, and gabion::allocator for containers. (Of a sized and an unsized form in
+// one class, delete takes the unsized one; hence two classes. Heirs of an alignment above that of every new are freed
+// without the size in both: when a constructor throws, GCC calls the unsized form alone.)
 template <affinity Kind = affinity::objects> struct in_slots {
     // What heirs are packed by.
     GABION_OWN static constexpr affinity gabion_affinity = Kind;
@@ -477,10 +479,10 @@ struct kind_of<T, std::void_t<decltype(T::gabion_affinity)>> : std::integral_con
 
 } // namespace detail
 
-// As std::make_shared, in the slots of the process: the object and its counts lie together, packed by the affinity of the
-// class, or as objects when it has neither of the base classes. (std::make_shared takes them from the global operator new;
-// a std::shared_ptr that is made from `new node` has the object in slots, and the counts elsewhere.) Throws
-// std::bad_alloc, and what the constructor throws. For another affinity:
+// As std::make_shared, in the slots of the process: the object and its counts lie together, packed by the affinity of
+// the class, or as objects when it has neither of the base classes. (std::make_shared takes them from the global
+// operator new; a std::shared_ptr that is made from `new node` has the object in slots, and the counts elsewhere.)
+// Throws std::bad_alloc, and what the constructor throws. For another affinity:
 // std::allocate_shared<T>(gabion::allocator<T, affinity>(), arguments...).
 template <class T, class... Arguments> GABION_OWN std::shared_ptr<T> make_shared(Arguments &&...arguments) {
     static_assert(!std::is_array_v<T>, "a shared array is a std::vector with a gabion::allocator, behind a pointer");

@@ -15,8 +15,8 @@ pub struct Handle<T> {
 }
 
 /// A kind of handles, whose mark is where its static stands. Of several copies of this library in one process, each in
-/// a library of somebody else's, each has statics of its own: so it refuses what another copy gave. Eight letters, for
-/// all to differ.
+/// a library of somebody else's, each has statics of its own: so it refuses what another copy gave. The letters differ, so that
+/// no linker folds two statics into one.
 #[derive(Debug)]
 pub struct Kind(pub [u8; 8]);
 
@@ -138,7 +138,7 @@ mod tests {
         const GIVEN_BY: &str = "nobody";
     }
     struct Other;
-    static OTHERS: Kind = Kind(*b"a number");
+    static OTHERS: Kind = Kind(*b"an other");
     impl Held for Other {
         const KIND: &'static Kind = &OTHERS;
         const NAME: &str = "other";

@@ -188,9 +188,10 @@ impl Table {
         self.record.is_dropped()
     }
 
-    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Policy::Lru`](crate::Policy::Lru), to
-    /// put off the end of an idle time (once in a millisecond at most), beside writers that disturb it again and again,
-    /// and for values over 1 MiB.
+    /// Copies a key's value into `buf` and returns it.
+    ///
+    /// Takes no lock, except with [`Policy::Lru`](crate::Policy::Lru); to put off the end of an idle time, once in a
+    /// millisecond at most; when writers disturb it again and again; and for values over 1 MiB.
     ///
     /// `None` also when there is no memory for `buf` to grow, here and for the calls below: [`ReadBuf::refusal`] tells.
     #[inline]

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::Run;
 use gabion_heap::{MAX_SLOT_WORDS, slot_words};
-use gabion_pile::{Body, CHUNK_PAYLOAD, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf, SLOT_PAYLOAD};
+use gabion_pile::{Body, CHUNK_PAYLOAD, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf, SLOT_PAYLOAD, chunk_bytes};
 
 use crate::index::PLACE;
 use crate::key::{Image, KEPT_BITS, parse_prefix};
@@ -156,13 +156,9 @@ pub(crate) fn stored(payload: usize) -> u64 {
 /// Bytes that the pile takes for a payload that is longer than a slot.
 #[cold]
 fn stored_apart(payload: usize) -> u64 {
-    let stored = if payload <= CHUNK_PAYLOAD {
-        // The slot's word, the chunk's tag, the payload's header.
-        24 + payload.next_multiple_of(8)
-    } else {
-        8 + Run::mapped_bytes(payload)
-    };
-    stored as u64
+    let apart = if payload <= CHUNK_PAYLOAD { chunk_bytes(payload) } else { Run::mapped_bytes(payload) };
+    // And the slot's word.
+    8 + apart as u64
 }
 
 impl Layout {

@@ -131,8 +131,8 @@ fn stands(at: usize, tag: u64, state: u64) -> bool {
     tag & (USED | LEFT | KEPT) == state && length >= LEAST_WORDS && at + length <= END
 }
 
-/// How long a chunk with room for `words` words is.
-fn length_for(words: usize) -> usize {
+/// How many words a chunk with room for `words` words takes: its tag as well, up to the size of a bin.
+pub fn chunk_length(words: usize) -> usize {
     whole_bin((words + 1).max(LEAST_WORDS))
 }
 
@@ -254,7 +254,7 @@ impl Chunks {
             let (asked, limit) = ((words as u64).saturating_mul(8), MOST_WORDS as u64 * 8);
             return Err(BlockError::Limit { asked, used: 0, limit }.into());
         }
-        let length = length_for(words);
+        let length = chunk_length(words);
         if align <= ROOM_ALIGN
             && let Some(kept) = self.take_kept(ground, length)
         {
@@ -276,7 +276,7 @@ impl Chunks {
         if words > MOST_WORDS {
             return None;
         }
-        let length = length_for(words);
+        let length = chunk_length(words);
         if let Some(kept) = self.take_kept(ground, length) {
             return Some(kept);
         }
@@ -310,7 +310,7 @@ impl Chunks {
         let Some(block) = ground.blocks.block(chunk.number()) else { return false };
         let at = chunk.word() - 1;
         let old = (block.word(at).load(Relaxed) & LENGTH) as usize;
-        let least = length_for(words);
+        let least = chunk_length(words);
         if least <= old {
             return true;
         }

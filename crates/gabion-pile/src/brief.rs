@@ -42,7 +42,7 @@ pub struct BriefGlance<'a> {
 
 impl IndexedPile {
     /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something
-    /// if [`BriefGlance::holds`] says so. `None` when a [`IndexedPile::glance`] will tell.
+    /// if [`BriefGlance::holds`] says so. `None` says nothing: ask [`IndexedPile::glance`].
     #[inline(always)]
     pub fn brief_glance(&self, place: Place) -> Option<BriefGlance<'_>> {
         let place = place.to_loc();

@@ -117,7 +117,8 @@ impl ReadBuf {
         read(Leaving(self).0)
     }
 
-    /// Has the rest of a [`ReadBuf::leaving`] leave nothing: who looks at a payload before it goes on needs all of it.
+    /// Ends [`ReadBuf::leaving`] for the rest of its call: from here on payloads are copied whole, because their reader
+    /// looks at them before it goes on.
     pub fn leave_nothing(&mut self) {
         self.leaves = false;
     }
@@ -144,8 +145,8 @@ impl ReadBuf {
         Some(run)
     }
 
-    /// The payload that was read last, from byte `first` on, by whoever knows that it was copied: it was not over 1
-    /// MiB. Another one is empty here, or whatever was copied before it.
+    /// The payload that was read last, from byte `first` on. Only for a payload that was copied, that is one of up to 1
+    /// MiB: of a longer one the result is empty, or of the payload before it.
     #[inline(always)]
     pub fn copied(&self, first: usize) -> &[u8] {
         #[cold]

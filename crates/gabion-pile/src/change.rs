@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{Block, BlockSet, LAST_GENERATION};
-use gabion_heap::{Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
+use gabion_heap::{
+    Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, chunk_length, class_for_words, slot_words,
+};
 
 use crate::large::ChargedRun;
 use crate::pins::Pinned;
@@ -22,6 +24,11 @@ pub const CHUNK_PAYLOAD: usize = 1 << 20;
 
 /// The longest payload that lies in a slot.
 pub const SLOT_PAYLOAD: usize = (MAX_SLOT_WORDS - 1) * 8;
+
+/// Bytes that a payload takes in a chunk: with its header and the chunk's tag, up to the size of a bin.
+pub fn chunk_bytes(payload: usize) -> usize {
+    8 * chunk_length(1 + payload.div_ceil(8))
+}
 
 /// Whether a payload may stay in room of this capacity: it fits, and what stays unused is little (64 bytes or a
 /// quarter) or was asked for.

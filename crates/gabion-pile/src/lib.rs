@@ -102,7 +102,7 @@ mod tests;
 
 pub use brief::BriefGlance;
 pub use buf::{ReadBuf, RunIdentity, with_read_buf};
-pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD};
+pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD, chunk_bytes};
 pub use error::{PileError, PointerFault};
 pub use file::OpenOptions;
 pub use iterate::{Cursor, Pointers};

@@ -53,10 +53,10 @@ impl Long<'_> {
 
     /// Fills `into` with the bytes from number `from` on. True when they are of one piece with the beginning, and with
     /// all that was copied before. If false, `into` may be filled with anything: the payload changed, or something near
-    /// it did, and a [`Pile::read`] will tell. Takes no lock.
+    /// it did; ask [`Pile::read`]. Takes no lock.
     ///
     /// # Panics
-    /// When it has less bytes.
+    /// When the payload has fewer bytes than are asked for.
     pub fn copy(&self, from: usize, into: &mut [MaybeUninit<u8>]) -> bool {
         assert!(from <= self.len() && into.len() <= self.len() - from, "bytes beyond the payload");
         let Left { payload, guards, .. } = self.left;
@@ -77,7 +77,7 @@ impl Long<'_> {
     /// is no memory for it to grow.
     ///
     /// # Panics
-    /// When there are less bytes.
+    /// When the payload has fewer bytes than are asked for.
     pub fn append(&self, from: usize, length: usize, to: &mut Vec<u8>) -> bool {
         if make_room(to, length).is_err() {
             return false;

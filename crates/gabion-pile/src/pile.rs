@@ -29,7 +29,8 @@ pub struct PileOptions {
     pub max_bytes: Option<u64>,
     /// How many writers can work at one time. `None`: the number of processors. Rounded up to a power of two.
     pub shards: Option<usize>,
-    /// Where memory comes from. `None`: the pool of this process; otherwise straight from this door, and back to it.
+    /// The system calls that memory is taken with. `None`: memory comes from the pool of this process. Otherwise it is
+    /// mapped with these directly, without the pool; meant for tests.
     pub os: Option<&'static dyn Os>,
 }
 

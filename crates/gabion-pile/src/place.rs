@@ -1,9 +1,9 @@
-//! Objects by their place: doors for an owner that keeps an index of its own, and knows from it what lives where.
+//! Objects by their place: calls for an owner that keeps an index of its own, and knows from it what lives where.
 //!
 //! Such an owner may also keep books of its own in the first words of each payload: [`Body`] gives them as atomic
 //! words. Only what the owner never changes in place is of one piece when it is read through a [`Glance`].
 //!
-//! These doors belong to an [`IndexedPile`], which has no views: nobody can hold a plain slice of what is written
+//! These calls belong to an [`IndexedPile`], which has no views: nobody can hold a plain slice of what is written
 //! there.
 
 use std::ops::Deref;

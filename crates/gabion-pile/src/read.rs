@@ -35,7 +35,7 @@ impl Pile {
     }
 
     /// The payload of what nearly every object is: in a slot that it fills well, and not written to at this moment.
-    /// `None` when a [`Pile::read`] or [`Pile::read_or_find`] will tell.
+    /// `None` says nothing about the object: ask [`Pile::read`] or [`Pile::read_or_find`].
     #[inline(always)]
     pub fn read_brief<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         self.read_well_filled(pointer, buf).map(|length| &buf.bytes[..length])

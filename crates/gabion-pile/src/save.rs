@@ -82,8 +82,8 @@ impl Pile {
     }
 
     /// The first part of [`Pile::save`], for an owner that keeps records of its own: after it, all payloads that will
-    /// be in the file are known, and the records that they need can be handed to [`Saving::finish`]. `disk`: the door
-    /// to the system, `None` for the system itself.
+    /// be in the file are known, and the records that they need can be handed to [`Saving::finish`]. `disk`: the
+    /// system calls that the file is written with; `None`: the system's own.
     ///
     /// # Errors
     /// As [`Pile::save`].

@@ -40,8 +40,8 @@ pub(crate) struct Shelf {
     pub free: Cell<*const AtomicU64>,
     /// The slot of that pair's lowest bit.
     pub base: Cell<*mut u8>,
-    /// What is asked for in advance when the slot at `base` is taken, and so on: memory some way ahead of it, or just
-    /// there, if that may be in use.
+    /// What is prefetched when the slot at `base` is taken, and moves on with it: memory some way ahead, or `base`
+    /// itself where memory ahead may be in use by another thread.
     far: Cell<*mut u8>,
     /// The active page: its block, and its place there.
     header: Cell<*const Header>,

@@ -27,7 +27,8 @@ impl Shared {
         self.enter_large(affinity, held).inspect_err(|_| books.budget.give(bytes))
     }
 
-    /// Takes memory for a large object, for which `exact` bytes are charged; what it is longer is charged, too.
+    /// Takes memory for a large object, for which `exact` bytes are charged already. What it has beyond them is
+    /// charged as well.
     fn take_large(&self, books: &Books, len: usize, exact: u64, zero: bool) -> Result<Held, BlockError> {
         let (held, _) = Held::take_roomy(&self.pool, len, zero)?;
         if books.budget.take(held.bytes() as u64 - exact).is_ok() {

@@ -28,7 +28,7 @@ const UNCOUNTED: i32 = i32::MAX;
 /// page would be made the active one for the sake of a slot or two.
 const WORTHWHILE: u32 = 16;
 
-/// Sixty-four slots: which are free, as the page's owner knows, and which were freed by others, as he does not know
+/// Sixty-four slots: which are free, as the page's owner knows, and which were freed by others, as it does not know
 /// yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {

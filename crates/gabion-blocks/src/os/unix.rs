@@ -140,8 +140,8 @@ unsafe fn unmap_range(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller owns the range and has given up all use of it.
         if unsafe { libc::munmap(at.cast(), bytes) } != 0 {
-            // A process may have so many mappings, and this would have cut one in two. Its addresses are lost then, its
-            // memory need not be.
+            // The system bounds how many mappings a process has (`vm.max_map_count`), and this would have cut one in
+            // two. The addresses are lost then, but the memory can be given back.
             debug_assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
             // SAFETY: as above.
             unsafe { libc::madvise(at.cast(), bytes, libc::MADV_DONTNEED) };

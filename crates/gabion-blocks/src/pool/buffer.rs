@@ -287,7 +287,7 @@ impl Shared {
         let span = addresses::find(at.as_ptr()).filter(|span| span.pool() == self.number);
         let span = span.expect("memory of this pool");
         if span.state() == Use::Cut {
-            // Rounded down to a piece's start: what comes through the raw doors is not a buffer's word.
+            // Rounded down to a piece's start: an address from outside is not trusted to be exact.
             let offset = at.addr().get() - span.base().addr().get();
             self.return_piece(Piece::new(span, piece_at(span.piece_class(), offset), false));
         } else {

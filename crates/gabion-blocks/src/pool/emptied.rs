@@ -141,7 +141,7 @@ impl Shared {
     /// The owner of a held block takes pages back, whether it had given them up or not. Returns those that are warm;
     /// the others that it had given up read as zero.
     pub fn claim_pages(&self, span: &'static Span, pages: u64) -> u64 {
-        // Relaxed: only the owner gives pages up, and it is he who asks.
+        // Relaxed: only the owner gives pages up, and it is the one who asks.
         if span.given_up.load(Ordering::Relaxed) & pages == 0 {
             return 0;
         }
@@ -235,13 +235,13 @@ impl Shared {
     /// header. Only for who took them, or owns them.
     pub fn decommit_pages(&self, span: &'static Span, pages: u64) {
         // Release: where the system cannot, zeros are stored. A reader without a lock who copies one of them finds that
-        // the page was turned, as its owner did before he gave it up; the arena's lock, or his own thread, has brought
+        // the page was turned, as its owner did before it gave it up; the arena's lock, or its own thread, has brought
         // that here.
         fence(Ordering::Release);
         let base = span.base();
         // Or the system would fill the holes with huge pages.
         if span.note_holes() {
-            // SAFETY: a whole mapping, which stays: its owner is the caller, or waits for what is leaving before he
+            // SAFETY: a whole mapping, which stays: its owner is the caller, or waits for what is leaving before it
             // lets it go.
             unsafe { self.os.advise_small(base, span.bytes()) };
         }

@@ -132,7 +132,7 @@ impl Core {
         }
         // A page's worth of evictions for each page, and as much as the put itself takes.
         let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.fresh();
-        // Where the order is exact, nobody goes because of where he lies.
+        // Where the order is exact, no entry goes because of where it lies.
         if enough && !self.ground().policy.is_exact() && self.evict_page(request, effort) {
             return true;
         }

@@ -253,7 +253,7 @@ impl<'a> Locked<'a> {
             }
         }
         let lowest = ground.ledger.priorities.lowest(request.priority);
-        // Where the order is exact, nobody goes before his turn.
+        // Where the order is exact, no entry goes before its turn.
         if !ground.policy.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
             // What lies in pieces is longer than any slot.
             let taken = if let [whole] = payload { self.take_over(whole) } else { None };

@@ -17,7 +17,7 @@ use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
 use super::bins::bin_of;
 use super::blocks::ENDS;
 use super::charge::{HEAD_WORDS, LOOKED_AT, Part, give_inside, pages_with};
-use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_ALIGN, USED, length_for, ordinal_of};
+use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_ALIGN, USED, chunk_length, ordinal_of};
 use crate::ground::Ground;
 use crate::loc::Loc;
 
@@ -179,7 +179,7 @@ impl Chunks {
         page: &ChunkPage,
         most_new: u32,
     ) -> Option<(Block<'a>, Loc)> {
-        let length = length_for(words);
+        let length = chunk_length(words);
         let beside = |part: &Part<'_>| {
             part.free.number() != page.number || !page.has(part.free.word(), part.length + LEAST_WORDS)
         };

@@ -8,7 +8,8 @@
 
 use std::io::Write;
 
-use crate::error::Result;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
 use crate::metadata::Written;
 
 const ICC: u8 = 0x20;
@@ -30,24 +31,31 @@ pub fn write(picture: &[u8], size: (u32, u32), alpha: bool, metadata: Written, o
     let [w0, w1, w2, _] = (size.0 - 1).to_le_bytes();
     let [h0, h1, h2, _] = (size.1 - 1).to_le_bytes();
     let mut body = Vec::new();
-    chunk(&mut body, *b"VP8X", &[flags, 0, 0, 0, w0, w1, w2, h0, h1, h2]);
+    chunk(&mut body, *b"VP8X", &[flags, 0, 0, 0, w0, w1, w2, h0, h1, h2])?;
     if let Some(icc) = icc {
-        chunk(&mut body, *b"ICCP", icc);
+        chunk(&mut body, *b"ICCP", icc)?;
     }
     body.extend_from_slice(chunks);
     if let Some(exif) = exif {
-        chunk(&mut body, *b"EXIF", exif);
+        chunk(&mut body, *b"EXIF", exif)?;
     }
+    let length = u32::try_from(body.len() + 4).map_err(|_| too_long(body.len()))?;
     out.write_all(b"RIFF")?;
-    out.write_all(&(body.len() as u32 + 4).to_le_bytes())?;
+    out.write_all(&length.to_le_bytes())?;
     out.write_all(b"WEBP")?;
     out.write_all(&body)?;
     Ok(())
 }
 
-fn chunk(out: &mut Vec<u8>, name: [u8; 4], bytes: &[u8]) {
+fn chunk(out: &mut Vec<u8>, name: [u8; 4], bytes: &[u8]) -> Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(|_| too_long(bytes.len()))?;
     out.extend(name);
-    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(length.to_le_bytes());
     out.extend_from_slice(bytes);
     out.resize(out.len().next_multiple_of(2), 0);
+    Ok(())
+}
+
+fn too_long(bytes: usize) -> ImageError {
+    ImageError::encoding(Format::WebP, format!("{bytes} bytes are more than the 4 GiB that it can tell"))
 }

@@ -155,7 +155,9 @@ fn up_to_three_buffers_of_more_than_a_mib_share_a_block() {
     for (bytes, each) in [(MIB + 1, 3), (4 * MIB / 3 - 8192, 3), (4 * MIB / 3, 2), (2 * MIB, 2)] {
         let mut buffers: Vec<_> = (0..each).map(|_| rent(&pool, bytes)).collect();
         assert_eq!(pool.stats().mapped, 4 << 20, "{each} of {bytes} bytes");
-        buffers.iter_mut().for_each(|buffer| buffer.as_mut_slice().fill(7));
+        for buffer in &mut buffers {
+            buffer.as_mut_slice().fill(7);
+        }
         buffers.push(rent(&pool, bytes));
         assert_eq!(pool.stats().mapped, 8 << 20);
         // What one leaves goes back alone, while the others stay.

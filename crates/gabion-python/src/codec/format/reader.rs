@@ -7,8 +7,8 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     /// Position of the next byte.
     pub at: usize,
-    /// Values that opened containers still claim. Each takes a byte at least, so a claim beyond what is left is damage:
-    /// nothing is allocated for it.
+    /// The sum of all counts that containers have claimed so far. Each value takes a byte at least, so a sum beyond the
+    /// whole length is damage: nothing is allocated for it.
     claimed: usize,
 }
 
