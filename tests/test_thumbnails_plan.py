@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,31 @@ def test_a_picture_of_ones_own_is_no_thumbnail(tmp_path: Path, capsys: pytest.Ca
     assert main(["thumbnails", str(first), str(backup), "--force"]) == 0
     os.utime(backup / "a.jpg", (10**9, 10**9))
     assert main(["thumbnails", str(first), str(backup)]) == 0
+
+
+@pytest.mark.parametrize("way", ["mv", "cp -p", "ln -s"])
+def test_a_picture_that_is_replaced_by_an_older_one_gets_a_new_thumbnail(way: str, tmp_path: Path) -> None:
+    photos, other = tmp_path / "photos", tmp_path / "other.png"
+    photos.mkdir()
+    gradient("RGB", (300, 200)).save(photos / "a.png")
+    gradient("RGB", (300, 200)).save(photos / "b.png")
+    gradient("RGB", (200, 300)).save(other)
+    os.utime(other, (10**9, 10**9))
+    command = ["thumbnails", str(photos), str(tmp_path / "small")]
+    assert main(command) == 0
+    before = (tmp_path / "small" / "b.png").stat().st_ino
+    time.sleep(0.05)  # the system's clock for files goes in steps
+    if way == "mv":
+        other.rename(photos / "a.png")
+    elif way == "ln -s":
+        (photos / "a.png").unlink()
+        (photos / "a.png").symlink_to(other)
+    else:
+        shutil.copy2(other, photos / "a.png")
+    assert (photos / "a.png").stat().st_mtime == 10**9
+    assert main(command) == 0
+    assert made(tmp_path / "small") == {"a.png": (100, 150), "b.png": (150, 100)}
+    assert (tmp_path / "small" / "b.png").stat().st_ino == before
 
 
 def test_folders_are_looked_through_without_what_is_hidden(tmp_path: Path) -> None:

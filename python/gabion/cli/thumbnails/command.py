@@ -31,7 +31,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     about = (
         "Make a thumbnail of every picture in files, folders, or patterns such as 'photos/**/*.jpg'."
         " Pictures are decoded no larger than needed. A thumbnail gets its name only when it is complete, and one that"
-        " is newer than its picture is not made again, so a run may be stopped and continued with the same command."
+        " is newer than its picture, and than the last change to the picture's file, is not made again, so a run may be"
+        " stopped and continued with the same command."
         " A larger picture that has a thumbnail's name stays unless there is --force."
         " Of formats that cannot be read, such as HEIC, folders' pictures are counted only; hidden files are left out."
         " So is what lies in DST, unless SRC is a folder or file below DST."

@@ -195,22 +195,26 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
         plan.refused.append((job.source, error.strerror or str(error)))
         return
     try:
-        if not force and newer(job.target, source):
+        if not force and newer(job.target, changed):
             plan.skipped += 1
         else:
             plan.jobs.append(job)
     except OSError as error:
+        # A file that was moved here, unpacked or restored has the time of its content; the system notes when it came.
+        # So it does of a link.
+        changed = max(source.st_mtime_ns, source.st_ctime_ns, job.source.lstat().st_ctime_ns)
         why = f"its thumbnail cannot be {job.target}: {error.strerror or error}"
         plan.refused.append((job.source, why))
 
 
-def newer(target: Path, source: os.stat_result) -> bool:
-    """Whether there is a thumbnail that was made after its source. An empty file, which a full disk leaves, is none."""
+def newer(target: Path, changed: int) -> bool:
+    """Whether there is a thumbnail that was made after its source changed. An empty file, which a full disk leaves, is
+    none."""
     try:
         there = target.stat()
     except FileNotFoundError:
         return False
-    return stat.S_ISREG(there.st_mode) and there.st_size > 0 and there.st_mtime_ns > source.st_mtime_ns
+    return stat.S_ISREG(there.st_mode) and there.st_size > 0 and there.st_mtime_ns > changed
 
 
 def spares(job: Job, box: tuple[int, int], plan: Plan) -> bool:
