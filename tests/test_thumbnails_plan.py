@@ -73,9 +73,10 @@ def test_a_picture_that_is_replaced_by_an_older_one_gets_a_new_thumbnail(way: st
     gradient("RGB", (200, 300)).save(other)
     os.utime(other, (10**9, 10**9))
     command = ["thumbnails", str(photos), str(tmp_path / "small")]
+    time.sleep(0.05)  # the system's clock for files goes in steps
     assert main(command) == 0
     before = (tmp_path / "small" / "b.png").stat().st_ino
-    time.sleep(0.05)  # the system's clock for files goes in steps
+    time.sleep(0.05)
     if way == "mv":
         other.rename(photos / "a.png")
     elif way == "ln -s":

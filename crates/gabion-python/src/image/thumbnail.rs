@@ -12,7 +12,7 @@ use crate::detached::detached_ungated;
 /// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture
 /// is never whole in memory, and the new file gets its name when it is complete. It has no EXIF block.
 #[pyfunction]
-#[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None, profile = true))]
+#[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None, profile = true, partial = false))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
 pub(super) fn _thumbnail(
     py: Python<'_>,
@@ -23,17 +23,18 @@ pub(super) fn _thumbnail(
     quality: u8,
     max_pixels: Option<u64>,
     profile: bool,
+    partial: bool,
 ) -> PyResult<(u32, u32)> {
     let mut limits = Limits::default();
     limits.max_pixels = max_pixels.unwrap_or(limits.max_pixels);
-    let open = OpenOptions { limits, profile, ..OpenOptions::thumbnail(width, height) };
+    let open = OpenOptions { limits, profile, partial, ..OpenOptions::thumbnail(width, height) };
     let save = SaveOptions { quality, ..SaveOptions::default() };
     let format = Format::to_write(&target).map_err(|error| refusal::refused(py, error, None))?;
     let about = |path: &Path| path.as_os_str().into_pyobject(py);
     let opened = detached_ungated(py, || Image::open(Pool::global(), &source, &open)?.held_by(format));
     let image = match opened {
         Ok(image) => image,
-        Err(error) => return Err(refusal::refused(py, error, Some(about(&source)?.as_any()))),
+        Err(error) => return Err(refusal::unopened(py, error, Some(about(&source)?.as_any()), partial)),
     };
     match detached_ungated(py, || save_atomically(&target, |out| image.encode(format, &save, out))) {
         Ok(()) => Ok(image.size()),

@@ -4,8 +4,8 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -39,6 +39,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         " Files of a folder without an ending, or with one that is not known, are pictures if their first bytes say so;"
         " those with the ending of something else (.txt, .pdf, .mp4, .part) are not opened."
         " Thumbnails stand upright and have the picture's ICC profile, but not its EXIF block."
+        " Where the disk is full, it stops. Nothing found is no failure, unless SRC is missing."
     )
     parser = commands.add_parser("thumbnails", help="make thumbnails of many pictures", description=about)
     parser.add_argument(
@@ -56,6 +57,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     leave_out = "leave out ICC profiles, some hundred bytes to 3 KiB each, of CMYK more; colours may look different"
     parser.add_argument("--no-profile", dest="profile", action="store_false", help=leave_out)
+    damaged = "take what can be decoded of pictures that are cut off or damaged; the rest is grey"
+    parser.add_argument("--partial", action="store_true", help=damaged)
     parser.add_argument("-r", "--recursive", action="store_true", help="look into folders below, too")
     parser.add_argument(
         "--force", action="store_true", help="also make those that are there already, for example at another size"
@@ -64,7 +67,11 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     most = 'of all pixels and files at one time, "64 MiB" or more (default: no limit)'
     parser.add_argument("--max-memory", type=_memory, metavar="SIZE", help=most)
     parser.add_argument("--max-pixels", type=_side, metavar="N", help="refuse larger pictures (default: 268 million)")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON and nothing else on stdout")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the outcome as JSON, each picture by name, and nothing else on stdout",
+    )
     parser.set_defaults(run=run)
 
 
@@ -110,18 +117,53 @@ def _memory(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Plan, work, tell. CommandError ends it with one line; the caller prints that."""
     console = Console(stderr=options.json, highlight=False, markup=False, emoji=False)  # names are printed as they are
+    planned, outcome = plan.Plan(listed=options.json), Outcome(states={} if options.json else None)
+    try:
+        _make(options, console, planned, outcome)
+    except KeyboardInterrupt:
+        console.print(f"stopped: {_counts(planned, outcome)}; the same command continues", soft_wrap=True)
+        if options.json:
+            _print_json(planned, outcome, interrupted=True)
+        raise
+    except (CommandError, OSError) as error:
+        if options.json:
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+            _print_json(planned, outcome, why)
+        raise
+    failure = _halted(options.target, planned, outcome)
+    if planned.unread and planned.nothing:
+        failure = f"{planned.nothing}, but {plan.counted(planned.unread)}: convert these to JPEG, PNG, WebP or TIFF"
+    if options.json:
+        _print_json(planned, outcome, failure)
+    else:
+        console.print(f"{_counts(planned, outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
+        if planned.nothing and not failure:
+            console.print(shown(planned.nothing), soft_wrap=True)
+        if outcome.subfolders:
+            folders, them = ("subfolder was", "it") if outcome.subfolders == 1 else ("subfolders were", "them")
+            text = f"{outcome.subfolders:,} {folders} left out; --recursive looks into {them}"
+            console.print(text, soft_wrap=True)
+    _tell_failed(outcome)
+    if failure:
+        print(shown(f"gabion: {failure}"), file=sys.stderr)
+    return 1 if outcome.failed or failure else 0
+
+
+def _make(options: argparse.Namespace, console: Console, planned: plan.Plan, outcome: Outcome) -> None:
+    """Plan and work."""
     if options.max_memory:
         gabion.memory.configure(total_limit=options.max_memory)
     box = _box(options.width, options.height)
-    planned = plan.make(
-        options.sources, options.target, options.format, box, recursive=options.recursive, force=options.force
-    )
+    sources, target = options.sources, options.target
+    try:
+        plan.make(planned, sources, target, options.format, box, recursive=options.recursive, force=options.force)
+    finally:
+        outcome.skipped, outcome.failed, outcome.unread = planned.skipped, list(planned.refused), planned.unread
+        outcome.subfolders = len(planned.left_out)
     if planned.jobs:
-        _make_folder(options.target.parent if plan.is_single(options.sources, options.target) else options.target)
-    how = How(*box, options.quality, options.max_pixels, options.profile)
+        _make_folder(target.parent if plan.is_single(sources, target) else target)
+    how = How(*box, options.quality, options.max_pixels, options.profile, options.partial)
     threads = options.jobs or _native._processors()
-    outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused), unread=planned.unread)
-    outcome.subfolders = len(planned.left_out)
 
     def tell(count: int) -> None:
         console.print(f"stopping when {count:,} more are made; interrupt once more to stop at once", soft_wrap=True)
@@ -130,23 +172,22 @@ def run(options: argparse.Namespace) -> int:
         with _bars(console) as bars:
             task = bars.add_task("thumbnails", total=len(planned.jobs))
             work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task), tell)
-    except KeyboardInterrupt:
-        console.print(f"stopped: {_counts(outcome)}; the same command continues", soft_wrap=True)
-        if options.json:
-            print(json.dumps(_as_json(outcome, interrupted=True), indent=2))
-        raise
     except OSError as error:
-        raise CommandError(f"{error.filename or options.target}: {error.strerror}") from None
-    if options.json:
-        print(json.dumps(_as_json(outcome, interrupted=False), indent=2))
-    else:
-        console.print(f"{_counts(outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
-        if outcome.subfolders:
-            folders, them = ("subfolder was", "it") if outcome.subfolders == 1 else ("subfolders were", "them")
-            text = f"{outcome.subfolders:,} {folders} left out; --recursive looks into {them}"
-            console.print(text, soft_wrap=True)
-    _tell_failed(outcome)
-    return 1 if outcome.failed else 0
+        raise CommandError(f"{error.filename or target}: {error.strerror}") from None
+
+
+def _untried(planned: plan.Plan, outcome: Outcome) -> int:
+    """How many thumbnails were planned and neither made nor failed."""
+    return len(planned.jobs) - outcome.made - (len(outcome.failed) - len(planned.refused))
+
+
+def _halted(target: Path, planned: plan.Plan, outcome: Outcome) -> str:
+    """Why some were not tried, where they were not."""
+    if not outcome.halted or not (untried := _untried(planned, outcome)):
+        return ""
+    return (
+        f"{target}: {outcome.halted}: stopped, {untried:,} not tried; once that is mended, the same command continues"
+    )
 
 
 def _box(width: int | None, height: int | None) -> tuple[int, int]:
@@ -181,12 +222,14 @@ def _bars(console: Console) -> Progress:
     )
 
 
-def _counts(outcome: Outcome) -> str:
+def _counts(planned: plan.Plan, outcome: Outcome) -> str:
     counts = [f"{outcome.made:,} made"]
     if outcome.skipped:
         counts.append(f"{outcome.skipped:,} there already (made before, at whatever size; --force makes them anew)")
     if outcome.failed:
         counts.append(f"{len(outcome.failed):,} failed")
+    if untried := _untried(planned, outcome):
+        counts.append(f"{untried:,} not tried")
     if outcome.unread:
         counts.append(f"not read: {plan.counted(outcome.unread)}")
     return ", ".join(counts)
@@ -199,15 +242,35 @@ def _tell_failed(outcome: Outcome) -> None:
         print(f"gabion: and {len(outcome.failed) - MOST_NAMED:,} more; --json names all", file=sys.stderr)
 
 
-def _as_json(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
-    return {
+def _thumbnails(planned: plan.Plan, outcome: Outcome) -> Iterator[dict[str, str | None]]:
+    """Each picture with its thumbnail and what came of it. What was refused beforehand has none."""
+    states = outcome.states or {}
+    for job in planned.jobs:
+        state = states.get(job.target, work.NOT_TRIED)
+        yield {"source": str(job.source), "target": str(job.target), "state": state}
+    for job in planned.there:
+        yield {"source": str(job.source), "target": str(job.target), "state": work.THERE}
+    for source, _ in planned.refused:
+        yield {"source": str(source), "target": None, "state": work.FAILED}
+
+
+def _print_json(planned: plan.Plan, outcome: Outcome, error: str = "", *, interrupted: bool = False) -> None:
+    if sys.stdout is None:  # as it is where the caller has closed it
+        return
+    told = {
         "name": "thumbnails",
         "made": outcome.made,
         "skipped": outcome.skipped,
-        "failed": [{"source": str(source), "error": error} for source, error in outcome.failed],
+        "failed": [{"source": str(source), "error": why} for source, why in outcome.failed],
         "unread": dict(sorted(outcome.unread.items())),
         "subfolders": outcome.subfolders,
         "read_bytes": outcome.read_bytes,
         "seconds": outcome.seconds,
         "interrupted": interrupted,
+        "error": error or None,
     }
+    # There may be a million of them: each is a line that is made as it is written.
+    lines = (f"\n    {json.dumps(one)}" for one in _thumbnails(planned, outcome))
+    print(json.dumps(told, indent=2).removesuffix("\n}"), f'  "thumbnails": [{next(lines, "")}', sep=",\n", end="")
+    sys.stdout.writelines(f",{line}" for line in lines)
+    print("\n  ]\n}")

@@ -66,27 +66,33 @@ class Job:
 class Plan:
     """What is to be done, what is done already, and what cannot be done."""
 
+    # Whether each that is done already is named, and not counted alone.
+    listed: bool = False
     jobs: list[Job] = field(default_factory=list)
     skipped: int = 0
+    there: list[Job] = field(default_factory=list)
     refused: list[tuple[Path, str]] = field(default_factory=list)
     # How many pictures of folders have a name of UNREAD, by its ending.
     unread: Counter[str] = field(default_factory=Counter)
     # Folders below sources that are not looked into.
     left_out: set[Path] = field(default_factory=set)
+    # Where no picture was found, if there is none.
+    nothing: str = ""
 
 
 def make(
-    sources: Iterable[str], target: Path, kind: str, box: tuple[int, int], *, recursive: bool, force: bool
-) -> Plan:
-    """Find the pictures and give each its target. CommandError when there is none, or no place for them. What is larger
-    than `box`, a width and a height, is no thumbnail of an earlier run, and stays unless there is `force`."""
+    plan: Plan, sources: Iterable[str], target: Path, kind: str, box: tuple[int, int], *, recursive: bool, force: bool
+) -> None:
+    """Find the pictures and give each its target, in an empty plan. CommandError when there is nowhere to look, or no
+    place for them. What is larger than `box`, a width and a height, is no thumbnail of an earlier run, and stays unless
+    there is `force`."""
     sources = list(sources)
     unseen = [why for source in sources if (why := unreachable(source))]
     if len(unseen) == len(sources):
         # Misspelt, as an option may be: no work has failed.
         raise CommandError("; ".join(unseen))
     look_at(target)
-    plan, taken, found, leads = Plan(), dict[str, Job](), Found(), Leads()
+    taken, found, leads = dict[str, Job](), Found(), Leads()
     if is_single(sources, target):
         if kind not in ("same", ENDINGS[target.suffix.lower()]):
             raise CommandError(f"{target}: is no name of {kind}; name it {FORMATS[kind]}, or leave out --format")
@@ -126,19 +132,22 @@ def make(
         place = os.path.realpath(target)
         if any(os.path.realpath(root(source)) == place for source in sources):
             raise CommandError(f"{target}: the pictures are looked for there; name another folder for the thumbnails")
-        hint = "" if recursive else "; --recursive looks into folders below"
-        if plan.unread:
-            hint = f", but {counted(plan.unread)}: convert these to JPEG, PNG, WebP or TIFF{hint}"
-        raise CommandError(f"no pictures in {', '.join(sources)}{hint}")
-    return plan
+        plan.nothing = f"no pictures in {', '.join(sources)}"
 
 
 def unreachable(source: str) -> str:
-    """Why there is nothing by the name of a source, which is no pattern; empty when there is."""
+    """Why there is nothing by the name of a source, or no folder for its pattern to look into; empty when there is. A
+    pattern that nothing matches is like a folder that is empty: there may be something tomorrow."""
+    path = Path(source)
     try:
-        Path(source).stat()
+        path.stat()
     except OSError as error:
-        return "" if glob.has_magic(source) else f"{source}: {error.strerror}"
+        if (start := root(source)) == path:
+            return f"{source}: {error.strerror}"
+        try:
+            os.stat(f"{start}/")
+        except OSError as error:
+            return f"{start}: {error.strerror}"
     return ""
 
 
@@ -191,18 +200,20 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
             # To open a pipe that nobody writes to would wait for ever.
             plan.refused.append((job.source, "is not a regular file"))
             return
+        # A file that was moved here, unpacked or restored has the time of its content; the system notes when it came.
+        # So it does of a link.
+        changed = max(source.st_mtime_ns, source.st_ctime_ns, job.source.lstat().st_ctime_ns)
     except OSError as error:
         plan.refused.append((job.source, error.strerror or str(error)))
         return
     try:
         if not force and newer(job.target, changed):
             plan.skipped += 1
+            if plan.listed:
+                plan.there.append(job)
         else:
             plan.jobs.append(job)
     except OSError as error:
-        # A file that was moved here, unpacked or restored has the time of its content; the system notes when it came.
-        # So it does of a link.
-        changed = max(source.st_mtime_ns, source.st_ctime_ns, job.source.lstat().st_ctime_ns)
         why = f"its thumbnail cannot be {job.target}: {error.strerror or error}"
         plan.refused.append((job.source, why))
 
@@ -321,6 +332,11 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
         yield path, Path(path.name)
     else:
         start = root(source)
+        try:
+            os.stat(f"{start}/")
+        except OSError as error:
+            plan.refused.append((start, error.strerror or str(error)))
+            return
         parts = path.parts[len(start.parts) :]
         plan.refused += [(folder, os.strerror(errno.EACCES)) for folder in sorted(closed(start, parts))]
         for found in start.glob(pattern(parts)):

@@ -1,5 +1,7 @@
 """Threads that make thumbnails, and what came of it."""
 
+import errno
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -15,12 +17,17 @@ from gabion.cli.thumbnails.plan import Job
 WAITING = 4
 # Seconds that an interrupt waits for what is just being made before it says so.
 QUIET = 1.0
+# What the next thumbnail would fail of as well: there is no room, or nothing may be written.
+ALL_THE_SAME = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+# What came of a picture, as --json tells it.
+MADE, THERE, FAILED, NOT_TRIED = "made", "there already", "failed", "not tried"
 
 
 @dataclass(slots=True)
 class Outcome:
     """What was made and what was not. made counts thumbnails, read_bytes the bytes of their sources, unread pictures of
-    formats that cannot be read, by ending, subfolders those that were left out."""
+    formats that cannot be read, by ending, subfolders those that were left out. halted says what all that follow would
+    fail of, too. states has what came of each thumbnail, if that is to be told."""
 
     made: int = 0
     skipped: int = 0
@@ -29,17 +36,20 @@ class Outcome:
     failed: list[tuple[Path, str]] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
     subfolders: int = 0
+    halted: str = ""
+    states: dict[Path, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How large and how good, and whether with the ICC profile."""
+    """How large and how good, whether with the ICC profile, and whether of damaged files, too."""
 
     width: int
     height: int
     quality: int
     max_pixels: int | None
     profile: bool
+    partial: bool
 
 
 def thumbnail(job: Job, how: How) -> int:
@@ -53,6 +63,7 @@ def thumbnail(job: Job, how: How) -> int:
         quality=how.quality,
         max_pixels=how.max_pixels,
         profile=how.profile,
+        partial=how.partial,
     )
     return job.source.stat().st_size
 
@@ -66,8 +77,8 @@ def run(
     tell: Callable[[int], None],
 ) -> None:
     """Do all jobs, and note in `outcome` what came of each. What does not fit into memory beside others is tried again
-    alone, when they are done. An interrupt waits for the files that are just being made, and `tell`s how many if that
-    takes long. CommandError where the system gives no threads."""
+    alone, when they are done. Where the disk is full, no more are begun. An interrupt waits for the files that are just
+    being made, and `tell`s how many if that takes long. CommandError where the system gives no threads."""
     began = time.perf_counter()
     alone: list[Job] = []
     todo = iter(jobs)
@@ -75,8 +86,11 @@ def run(
         running: dict[Future[int], Job] = {}
         try:
             while True:
-                while len(running) < threads * WAITING and (job := next(todo, None)) is not None:
-                    running[_submitted(pool, job, how)] = job
+                if outcome.halted:
+                    running = {future: job for future, job in running.items() if not future.cancel()}
+                else:
+                    for job in itertools.islice(todo, threads * WAITING - len(running)):
+                        running[_submitted(pool, job, how)] = job
                 if not running:
                     break
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -99,7 +113,7 @@ def run(
             raise
         finally:
             outcome.seconds += time.perf_counter() - began
-    if alone:
+    if alone and not outcome.halted:
         run(alone, how, 1, outcome, step, tell)
 
 
@@ -118,8 +132,12 @@ def note(job: Job, future: Future[int], outcome: Outcome) -> None:
         outcome.read_bytes += future.result()
     elif isinstance(error, (OSError, ValueError, MemoryError)):
         outcome.failed.append((job.source, told(job, error)))
+        if isinstance(error, OSError) and error.errno in ALL_THE_SAME:
+            outcome.halted = error.strerror or str(error)
     else:
         raise error
+    if outcome.states is not None:
+        outcome.states[job.target] = FAILED if error else MADE
 
 
 def told(job: Job, error: BaseException) -> str:
@@ -132,4 +150,4 @@ def told(job: Job, error: BaseException) -> str:
     # In messages, what of a name is no text stands as Python writes it.
     name = str(job.source).encode(errors="backslashreplace").decode()
     text = str(error).removeprefix(f"{name}: ") or type(error).__name__
-    return text.removesuffix(", or ask for what can be decoded")
+    return text.replace(", or pass partial=True for what can be decoded", "; --partial takes what can be decoded")
