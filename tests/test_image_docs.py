@@ -58,7 +58,7 @@ def test_signatures_are_those_of_the_contract() -> None:
         "(self, /, target, *, format=None, quality=80, subsampling='4:2:0', progressive=False, optimize=False, "
         "lossless=False, compression='balanced', metadata=True)"
     )
-    assert shown(streams.copy) == "(src, dst, *, chunk='256 KiB')"
+    assert shown(streams.copy) == "(src, dst, *, limit=None, chunk='256 KiB')"
     assert shown(streams.Reader) == shown(streams.Writer) == "(file, *, chunk='256 KiB')"
     assert issubclass(gabion.ImageError, gabion.GabionError)
     assert issubclass(gabion.ImageError, ValueError)

@@ -41,6 +41,10 @@ def copy(src, dst, again):
     rewound(*again)
     streams.copy(src, dst)
 
+def limited(src, dst, again):
+    rewound(*again)
+    assert streams.copy(src, dst, limit=700_000) == 700_000
+
 def lines():
     reader.seek(0)
     reader.readinto(room)
@@ -59,6 +63,9 @@ operations = {
     "file to memory": lambda: copy(file, target, (file, target)),
     "memory to file": lambda: copy(source, other, (source, other)),
     "file to file": lambda: copy(file, other, (file, other)),
+    "so much of memory": lambda: limited(source, target, (source, target)),
+    "so much of a file": lambda: limited(file, other, (file, other)),
+    "so much of a device": lambda: limited(raw, target, (target,)),
     "Reader.readinto": lines,
     "Writer.write": writes,
 }
@@ -94,7 +101,7 @@ def test_malloc_is_not_called(counter: Path) -> None:
     done = subprocess.run([sys.executable, "-c", OPERATIONS], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     counts = dict(line.split(": ") for line in done.stdout.splitlines())
-    assert len(counts) == 7
+    assert len(counts) == 10
     assert {name: count for name, count in counts.items() if count != "0"} == {}
 
 

@@ -55,7 +55,8 @@ impl Ahead {
         let (Some(source), Some(window)) = (&self.source, &mut self.window) else {
             return Err(refusal::closed(py, "Reader"));
         };
-        let read = source.read(py, window)?;
+        let whole = window.len();
+        let read = source.read(py, window, 0, whole)?;
         self.end = read.unwrap_or(0);
         Ok(read)
     }

@@ -30,6 +30,11 @@ pub(super) fn length(chunk: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
     Err(refusal::value_error(chunk.py(), &text))
 }
 
+/// `length`, or what is left if that is less.
+pub(super) fn within(length: usize, left: u64) -> usize {
+    usize::try_from(left).map_or(length, |left| left.min(length))
+}
+
 /// A piece of the pool that Python objects refer to. It goes back with the last of them.
 #[pyclass(frozen, module = "gabion.streams", name = "_Chunk")]
 pub(super) struct Chunk {
@@ -102,9 +107,9 @@ impl Window {
         self.chunk().memory.as_non_null().as_ptr()
     }
 
-    /// The bytes from `from` on, writable, for a file to read into; a new view each time, as a file may release it.
-    pub(super) fn rest<'py>(&self, py: Python<'py>, from: usize) -> PyResult<Bound<'py, PyAny>> {
-        self.offer(py, from, self.len(), false)
+    /// The bytes `from..to`, writable, for a file to read into; a new view each time, as a file may release it.
+    pub(super) fn room<'py>(&self, py: Python<'py>, from: usize, to: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.offer(py, from, to, false)
     }
 
     /// The bytes `from..to`, read-only, for a file to write.

@@ -16,6 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::bytes::Growing;
+use super::chunk;
 use super::file::position;
 use super::refusal;
 use crate::detached::{Detached, detached_ungated};
@@ -85,15 +86,17 @@ pub(super) struct Pair {
     at: u64,
     /// Where it began.
     began: u64,
+    /// Where it ends, if the source does not end before.
+    until: u64,
 }
 
 impl Pair {
     /// The descriptors of two files that may be copied behind Python's back, or None. They are open for reading, and
-    /// for writing.
+    /// for writing. `limit` is how many bytes are copied at most.
     ///
     /// # Errors
     /// ValueError when both are the same file; what flushing raises.
-    pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+    pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, limit: u64) -> PyResult<Option<Self>> {
         if !is_plain(src)? || !is_plain(dst)? && !is_socket_file(dst)? {
             return Ok(None);
         }
@@ -105,7 +108,13 @@ impl Pair {
         }
         src.call_method0(intern!(src.py(), "flush")?)?;
         dst.call_method0(intern!(dst.py(), "flush")?)?;
-        Ok(position(src).map(|at| Self { src: from, dst: to, outlet, at, began: at }))
+        let place = position(src);
+        Ok(place.map(|at| Self { src: from, dst: to, outlet, at, began: at, until: at.saturating_add(limit) }))
+    }
+
+    /// `length`, or what is left to copy if that is less.
+    fn within(&self, length: usize) -> usize {
+        chunk::within(length, self.until - self.at)
     }
 
     /// How many bytes were copied.
@@ -113,8 +122,8 @@ impl Pair {
         self.at - self.began
     }
 
-    /// Copies to the end of the source, through `chunk` where the system does not copy by itself. Signals are handled
-    /// on the way.
+    /// Copies to the end of the source, or of what is to be copied, through `chunk` where the system does not copy by
+    /// itself. Signals are handled on the way.
     pub(super) fn copy(&mut self, _py: Python<'_>, chunk: &mut [u8]) -> PyResult<()> {
         let mut handled = Ok(());
         let mut look = |away: &mut Detached| {
@@ -139,7 +148,7 @@ impl Pair {
         }
         // Some file systems cannot, some (that of /proc) say that there is nothing. Reading tells.
         let (mut since, step) = (0, if self.outlet == Outlet::File { STEP } else { STREAM_STEP });
-        loop {
+        while self.at < self.until {
             match self.copy_through(chunk) {
                 Ok((0, _)) => return Ok(()),
                 Ok((read, written)) if read == written => since += written,
@@ -155,6 +164,7 @@ impl Pair {
                 }
             }
         }
+        Ok(())
     }
 
     /// Has the system copy up to a step. False when it cannot, or does not any more; the reason comes to light by
@@ -162,12 +172,16 @@ impl Pair {
     fn copy_in_system(&mut self) -> bool {
         let Ok(mut at) = libc::off64_t::try_from(self.at) else { return false };
         let (src, dst) = (self.src.as_raw_fd(), self.dst.as_raw_fd());
+        let most = self.within(if self.outlet == Outlet::File { STEP } else { STREAM_STEP });
+        if most == 0 {
+            return false;
+        }
         // SAFETY: two open descriptors, owned by `self`; a position of the caller's for the one, the file's own for the
         // other.
         let count = unsafe {
             match self.outlet {
-                Outlet::File => libc::copy_file_range(src, &raw mut at, dst, ptr::null_mut(), STEP, 0),
-                Outlet::Stream => libc::sendfile64(dst, src, &raw mut at, STREAM_STEP),
+                Outlet::File => libc::copy_file_range(src, &raw mut at, dst, ptr::null_mut(), most, 0),
+                Outlet::Stream => libc::sendfile64(dst, src, &raw mut at, most),
             }
         };
         let Ok(count) = u64::try_from(count) else {
@@ -180,7 +194,8 @@ impl Pair {
     /// One read and one write of up to a chunk: how many bytes were read, which is 0 at the end of the source, and
     /// written.
     fn copy_through(&mut self, chunk: &mut [u8]) -> std::io::Result<(usize, usize)> {
-        let read = self.src.read_at(chunk, self.at)?;
+        let most = self.within(chunk.len());
+        let read = self.src.read_at(&mut chunk[..most], self.at)?;
         let written = if read > 0 { self.dst.write(&chunk[..read])? } else { 0 };
         if written == 0 && read > 0 {
             return Err(ErrorKind::WriteZero.into());

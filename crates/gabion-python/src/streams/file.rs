@@ -163,17 +163,11 @@ impl Source {
         self.into
     }
 
-    /// One read into the chunk, from its start on. None when the file has nothing now; 0 at its end.
-    pub(super) fn read(&self, py: Python<'_>, window: &mut Window) -> PyResult<Option<usize>> {
+    /// One read of `most` bytes at most into the chunk, from `at` on. None when the file has nothing now; 0 at its end.
+    pub(super) fn read(&self, py: Python<'_>, window: &mut Window, at: usize, most: usize) -> PyResult<Option<usize>> {
         if self.into {
-            return self.read_to(&window.rest(py, 0)?, window.len());
+            return self.read_to(&window.room(py, at, at + most)?, most);
         }
-        self.read_at(py, window, 0)
-    }
-
-    /// One read() into the chunk, from `at` on.
-    pub(super) fn read_at(&self, py: Python<'_>, window: &mut Window, at: usize) -> PyResult<Option<usize>> {
-        let most = window.len() - at;
         let result = call(self.read.bind(py), &result::number(py, most as u64)?)?;
         if result.is_none() {
             return Ok(None);

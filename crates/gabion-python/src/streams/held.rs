@@ -9,6 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
 
 use super::bytes::{Content, items};
+use super::chunk::within;
 use super::descriptor::Rest;
 use crate::once::{self, intern};
 
@@ -21,12 +22,13 @@ fn is_bytes_io(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Fewer bytes are copied faster than their place is found.
 const WORTH_IT: usize = 64 << 10;
 
-/// Reads the rest of a regular file over what a `BytesIO` has already, from where it stands. Gives the number of bytes,
-/// 0 for other files, also where it fails later: then with the error. Both files stand behind them.
+/// Reads the rest of a regular file, `limit` bytes of it at most, over what a `BytesIO` has already, from where it
+/// stands. Gives the number of bytes, 0 for other files, also where it fails later: then with the error. Both files
+/// stand behind them.
 ///
 /// # Errors
 /// Before anything is read: what the files raise.
-pub(super) fn read_over(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<(usize, PyResult<()>)> {
+pub(super) fn read_over(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, limit: u64) -> PyResult<(usize, PyResult<()>)> {
     let nothing = Ok((0, Ok(())));
     if !is_bytes_io(dst)? {
         return nothing;
@@ -37,7 +39,7 @@ pub(super) fn read_over(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyRes
         return nothing;
     }
     let Some(rest) = Rest::of(src)? else { return nothing };
-    let room = there.min(rest.len());
+    let room = within(there.min(rest.len()), limit);
     if room < WORTH_IT {
         return nothing;
     }

@@ -100,13 +100,7 @@ impl Gathered {
             self.window = self.moved(py, self.length.saturating_mul(2).min(enough))?;
         }
         let room = self.window.len() - self.length;
-        let read = if source.reads_into() {
-            let rest = self.window.rest(py, self.length)?;
-            source.read_to(&rest, room)?
-        } else {
-            source.read_at(py, &mut self.window, self.length)?
-        };
-        match read {
+        match source.read(py, &mut self.window, self.length, room)? {
             None => Err(refusal::would_block(
                 "the file has nothing to read now: wait until it has, or make it blocking".to_owned(),
                 0,
