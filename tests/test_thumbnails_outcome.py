@@ -15,7 +15,7 @@ from patience import HANGS
 
 from gabion import Image
 from gabion.cli import main
-from gabion.cli.thumbnails import work
+from gabion.cli.thumbnails import plan, work
 
 
 @pytest.fixture
@@ -98,6 +98,18 @@ def test_a_pattern_whose_folder_is_missing_stops_no_other(
     code, outcome = told(capsys, photos, tmp_path / "gone" / "*.jpg", tmp_path / "small")
     assert (code, outcome["made"]) == (1, 3)
     assert outcome["failed"] == [{"source": str(tmp_path / "gone"), "error": os.strerror(errno.ENOENT)}]
+
+
+def test_an_interrupt_while_folders_are_walked(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan, "sort_in", interrupted)
+    code, outcome = told(capsys, photos, tmp_path / "small")
+    assert code == 130
+    assert (outcome["interrupted"], outcome["made"], outcome["thumbnails"]) == (True, 0, [])
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
