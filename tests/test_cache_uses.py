@@ -4,10 +4,11 @@ import asyncio
 import datetime
 import functools
 import inspect
+import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -363,3 +364,37 @@ def test_what_cannot_be_called_with_a_key_and_a_value_is_refused(cache: Cache) -
         functools.partial(print, "left:"),
     ):
         cache.on_evict(right)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the system does not tell")
+def test_the_thread_for_what_expires_ends_with_the_last_cache_that_needs_it(script: Callable[..., str]) -> None:
+    script(
+        """
+        import os, time
+        from pathlib import Path
+        import gabion
+
+        def runs():
+            tasks = os.listdir("/proc/self/task")
+            return "gabion-sweeper" in {Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in tasks}
+
+        def wait(condition):
+            for _ in range(2000):
+                if condition():
+                    return
+                time.sleep(0.01)
+            raise AssertionError
+
+        for _ in range(2):
+            endless, timed = gabion.Cache("1 MiB"), gabion.Cache("1 MiB", ttl=0.5)
+            endless["key"] = 1
+            timed["key"] = 1
+            wait(runs)
+            wait(lambda: not timed.stats().entries)
+            timed["key"] = 1
+            timed.close()
+            del timed
+            wait(lambda: not runs())
+            assert endless["key"] == 1
+        """
+    )
