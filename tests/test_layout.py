@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST_FILE = 600
 LONGEST_COMMENT = 120
+COMMENT = ("//", "*", "/*")
 # Rows of tables and drawings are as long as they must be.
 DRAWN = re.compile(r"^//[/!]? *\||[\u2500-\u25ff]|\S {3,}\S")
 # The only crates that may hold unsafe code; ARCHITECTURE.md says what for.
@@ -118,7 +119,7 @@ def test_comments_keep_to_the_width_of_the_code() -> None:
         f"{path.relative_to(ROOT)}:{number}"
         for path in tracked(".rs", ".h", ".hpp")
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if len(line) > LONGEST_COMMENT and line.lstrip().startswith(("//", "*", "/*")) and not DRAWN.search(line.lstrip())
+        if len(line) > LONGEST_COMMENT and line.lstrip().startswith(COMMENT) and not DRAWN.search(line.lstrip())
     ]
     assert not long
 
