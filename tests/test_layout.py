@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST_FILE = 600
 LONGEST_COMMENT = 120
-COMMENT = ("//", "*", "/*")
+COMMENT = ("//", "* ", "/*")
 # Rows of tables and drawings are as long as they must be.
 DRAWN = re.compile(r"^//[/!]? *\||[\u2500-\u25ff]|\S {3,}\S")
 # The only crates that may hold unsafe code; ARCHITECTURE.md says what for.

@@ -15,8 +15,8 @@ pub struct Handle<T> {
 }
 
 /// A kind of handles, whose mark is where its static stands. Of several copies of this library in one process, each in
-/// a library of somebody else's, each has statics of its own: so it refuses what another copy gave. The letters differ, so that
-/// no linker folds two statics into one.
+/// a library of somebody else's, each has statics of its own: so it refuses what another copy gave. The letters differ,
+/// so that no linker folds two statics into one.
 #[derive(Debug)]
 pub struct Kind(pub [u8; 8]);
 

@@ -33,9 +33,9 @@
 //! are short, the policy's choice goes if its slot is of the size that the put needs, otherwise the next one that has
 //! such a slot.
 //!
-//! In the exact policies there is one shard, and no entry goes before its turn: where pages are short, more go than bytes
-//! ask for, but in order. The keys that [`Policy::S3Fifo`] remembers lie in memory of the index and are charged as
-//! entries are.
+//! In the exact policies there is one shard, and no entry goes before its turn: where pages are short, more go than
+//! bytes ask for, but in order. The keys that [`Policy::S3Fifo`] remembers lie in memory of the index and are charged
+//! as entries are.
 //!
 //! The modules, lowest first:
 //!

@@ -1,10 +1,10 @@
 //! When entries end: a hierarchical timer wheel.
 //!
-//! Five rings of 64 buckets; a bucket of them is 64 ms, 4 s, 4 min, 5 h or 12 days wide. An entry hangs in the bucket of its deadline on
-//! the finest ring that reaches so far; when a coarse bucket's time comes, its entries move to finer rings (G.
-//! Varghese, T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). An entry whose deadline was put off
-//! meanwhile is hung up again when its bucket comes due, so that a use of an entry with an idle time is one store, and
-//! an entry that is written over one that ends no later takes its place, without a look at its neighbours.
+//! Five rings of 64 buckets; a bucket of them is 64 ms, 4 s, 4 min, 5 h or 12 days wide. An entry hangs in the bucket
+//! of its deadline on the finest ring that reaches so far; when a coarse bucket's time comes, its entries move to finer
+//! rings (G. Varghese, T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). An entry whose deadline was put
+//! off meanwhile is hung up again when its bucket comes due, so that a use of an entry with an idle time is one store,
+//! and an entry that is written over one that ends no later takes its place, without a look at its neighbours.
 //!
 //! Deadlines are milliseconds since the cache was made. The wheel frees memory in time; whether a value may still be
 //! given out is asked of the deadline itself, by each get.
