@@ -1,9 +1,17 @@
 //! Parts of an object without the whole.
+//!
+//! What `fields` gives is what the object would have that `get` builds; where that is known without, it is not built.
+//! Of a class that has changed since a file was written, that is what was stored, or what a new field gets. What such
+//! an object does not have is looked for in what was stored, and so is all where it cannot be built: a field that the
+//! class has no more can still be read, and moved into another.
 
 use pyo3::Borrowed;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::classes::changes::{Arranged, Changes, Filling, Item};
+use super::classes::inspect::{Inspect, interned};
 use super::classes::known::Known;
 use super::classes::layout::{Entry, Layout};
 use super::classes::record::Shape;
@@ -37,23 +45,32 @@ pub fn decode_fields<'py>(
     bytes: &[u8],
     names: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let found =
-        Known::get(py).and_then(|known| Search { py, known, registry, bytes }.find(names).map(|found| (known, found)));
-    let known = match found {
-        Ok((_, Some(found))) => return tuple(py, found),
-        Ok((known, None)) => known,
+    let known = Known::get(py).map_err(|Raised| explain(py, Doing::RebuildPart))?;
+    let search = Search { py, known, registry, bytes };
+    match search.find(names) {
+        Ok(Some(found)) => return tuple(py, found),
+        Ok(None) => {}
         Err(Raised) => return Err(explain(py, Doing::RebuildPart)),
-    };
-    let whole = decode(py, registry, known, bytes).map_err(|Raised| explain(py, Doing::Rebuild))?;
-    let fields = || -> Raise<Vec<Own>> {
-        let mut values = Vec::new();
-        room::make(&mut values, names.len())?;
-        for name in names {
-            room::push(&mut values, field(&whole, name)?)?;
+    }
+    let Ok(whole) = decode(py, registry, known, bytes) else {
+        let error = explain(py, Doing::Rebuild);
+        if !Errors::get(py).is_ok_and(|errors| error.is_instance(py, errors.codec.bind(py))) {
+            return Err(error);
         }
-        Ok(values)
+        return tuple(py, search.stored_instead(names, error)?);
     };
-    fields().map_or_else(|Raised| Err(PyErr::fetch(py)), |values| tuple(py, values))
+    let mut values = Vec::new();
+    for name in names {
+        let value = field(&whole, name).or_else(|Raised| {
+            let error = PyErr::fetch(py);
+            if !error.is_instance_of::<PyAttributeError>(py) {
+                return Err(error);
+            }
+            search.stored_instead(std::slice::from_ref(name), error).map(|mut found| found.remove(0))
+        })?;
+        room::push(&mut values, value).map_err(|Raised| PyErr::fetch(py))?;
+    }
+    tuple(py, values)
 }
 
 /// A field of an object that was built.
@@ -131,6 +148,28 @@ impl Wanted<'_, '_> {
     fn is_key(&self, key: Borrowed<'_, '_, PyAny>) -> Raise<bool> {
         Ok((is_text(self.name) && is_text(key) || hash(self.name)? == hash(key)?) && same(self.name, key)?)
     }
+
+    /// The one string of this name, which is text.
+    fn interned(&self) -> Raise<Own> {
+        // SAFETY: borrowed from a held reference.
+        interned(unsafe { Own::share(self.name.as_ptr()) })
+    }
+}
+
+/// The number of an object whose tag was read.
+fn object_id(tag: u8, reader: &mut Reader<'_>) -> Raise<u32> {
+    if tag == tags::OBJECT { reader.id() } else { Ok(u32::from(tag - tags::OBJECT_SHORT)) }
+}
+
+/// Whether an instance of a class that has changed has what its fields say under this name, if they say anything.
+fn tells(class: &Inspect<'_>, changes: &Changes, name: &Own) -> bool {
+    let Some(own) = class.lookup(name) else { return true };
+    if let Some(offset) = changes.slot(name) {
+        return class.slot(name) == Some(offset);
+    }
+    // SAFETY: held. What sets attributes comes before them.
+    let sets = unsafe { (*ffi::Py_TYPE(own.ptr())).tp_descr_set.is_some() };
+    !sets && changes.takes(name)
 }
 
 fn hash(object: Borrowed<'_, '_, PyAny>) -> Raise<isize> {
@@ -175,7 +214,7 @@ impl<'py> Search<'_, 'py> {
         }
         let complete = match tag {
             tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::OBJECT => {
-                let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
+                let id = object_id(tag, &mut reader)?;
                 self.object(id, &mut reader, &mut wanted)?
             }
             tags::NAMED_TUPLE => {
@@ -218,6 +257,9 @@ impl<'py> Search<'_, 'py> {
     fn object(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
         let names = match self.entry(id)? {
             Some(Entry::Object(layout)) if self.plain(layout) => &layout.names,
+            Some(Entry::Stated(layout @ Layout { changes: Some(changes), .. })) => {
+                return self.changed(layout, changes, reader, wanted);
+            }
             // Of a class that may not be built, what was stored can be read.
             Some(Entry::Unmet(record)) => match &record.shape {
                 Shape::Object(fields) => &fields.names,
@@ -225,7 +267,44 @@ impl<'py> Search<'_, 'py> {
             },
             _ => return Ok(false),
         };
-        self.each(names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted)
+        self.each_of(names, reader, wanted)
+    }
+
+    /// As `object`, of a class that has changed since its object was stored.
+    fn changed(
+        &self,
+        layout: &Layout,
+        changes: &Changes,
+        reader: &mut Reader<'_>,
+        wanted: &mut [Wanted<'_, '_>],
+    ) -> Raise<bool> {
+        // SAFETY: held by the layout.
+        let class = unsafe { Inspect::new(self.known, layout.class.ptr().cast()) };
+        if !changes.quiet || !class.gets_attributes() {
+            return Ok(false);
+        }
+        for wish in &*wanted {
+            if !tells(&class, changes, &wish.interned()?) {
+                return Ok(false);
+            }
+        }
+        if !self.each_of(&layout.names, reader, wanted)? {
+            return Ok(false);
+        }
+        let mut new = Vec::new();
+        for (i, wish) in wanted.iter().enumerate().filter(|(_, wish)| wish.value.is_none()) {
+            let name = wish.interned()?;
+            let Some((_, filling)) = changes.added.iter().find(|(added, _)| added.ptr() == name.ptr()) else {
+                return Ok(true);
+            };
+            room::push(&mut new, (i, filling))?;
+        }
+        // A factory is called when all others are there, so once.
+        new.into_iter().try_for_each(|(i, filling): (usize, &Filling)| {
+            wanted[i].value = Some(filling.value()?);
+            Ok(())
+        })?;
+        Ok(true)
     }
 
     /// Whether the fields of a layout are what attribute access on an instance would find.
@@ -236,9 +315,12 @@ impl<'py> Search<'_, 'py> {
     fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
         let (class, len) = match self.entry(id)? {
             Some(Entry::NamedTuple { class, len, called: false, .. }) => (class, len),
+            Some(Entry::NamedTuple { class, names, arranged: Some(arranged), .. }) => {
+                return self.arranged(class, (names, arranged), reader, wanted);
+            }
             Some(Entry::Unmet(record)) => {
                 let Shape::NamedTuple(names) = &record.shape else { return Ok(false) };
-                return self.each(names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted);
+                return self.each_of(names, reader, wanted);
             }
             _ => return Ok(false),
         };
@@ -251,6 +333,74 @@ impl<'py> Search<'_, 'py> {
             let name = |i| Borrowed::from_ptr(self.py, ffi::PyTuple_GetItem(fields.ptr(), i as isize));
             self.each((0..*len).map(name), reader, wanted)
         }
+    }
+
+    /// As `named_tuple`, of one whose class has other fields by now.
+    fn arranged(
+        &self,
+        class: &Own,
+        (stored, arranged): (&[Own], &Arranged),
+        reader: &mut Reader<'_>,
+        wanted: &mut [Wanted<'_, '_>],
+    ) -> Raise<bool> {
+        // SAFETY: held by the registry.
+        let class = unsafe { Inspect::new(self.known, class.ptr().cast()) };
+        let Some(items) = class.only_items()? else { return Ok(false) };
+        let place = |name: &Own| items.iter().position(|item| item.ptr() == name.ptr());
+        for wish in &*wanted {
+            let name = wish.interned()?;
+            // The class has something else of the name of an item that is no more.
+            if place(&name).is_none() && class.lookup(&name).is_some() {
+                return Ok(false);
+            }
+        }
+        if !self.each_of(stored, reader, wanted)? {
+            return Ok(false);
+        }
+        for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
+            let place = place(&wish.interned()?);
+            if let Some(Item::Default(value)) = place.and_then(|place| arranged.0.get(place)) {
+                wish.value = Some(value.clone());
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was stored under these names, of an object that does not have them by now, or cannot be built; where that
+    /// is not told either, what is wrong with the object.
+    fn stored_instead(&self, names: &[Bound<'py, PyAny>], error: PyErr) -> PyResult<Vec<Own>> {
+        match self.stored(names) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err(error),
+            Err(Raised) => Err(explain(self.py, Doing::RebuildPart)),
+        }
+    }
+
+    fn stored(&self, names: &[Bound<'py, PyAny>]) -> Raise<Option<Vec<Own>>> {
+        if self.bytes.first() != Some(&tags::FORMAT) || !names.iter().all(|name| is_text(name.as_borrowed())) {
+            return Ok(None);
+        }
+        let mut wanted = room::list(names.iter().map(|name| Wanted { name: name.as_borrowed(), value: None }))?;
+        let mut reader = Reader::new(self.bytes, 1);
+        let id = match reader.byte()? {
+            tag @ (tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::OBJECT) => object_id(tag, &mut reader)?,
+            tags::NAMED_TUPLE => reader.id()?,
+            _ => return Ok(None),
+        };
+        let stored = match self.entry(id)? {
+            Some(Entry::Stated(layout)) => &layout.names,
+            Some(Entry::NamedTuple { names, called: true, .. }) => names,
+            _ => return Ok(None),
+        };
+        if !self.each_of(stored, &mut reader, &mut wanted)? || wanted.iter().any(|wish| wish.value.is_none()) {
+            return Ok(None);
+        }
+        room::list(wanted.into_iter().filter_map(|wish| wish.value)).map(Some)
+    }
+
+    /// As [`Search::each`], of interned names.
+    fn each_of(&self, names: &[Own], reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
+        self.each(names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted)
     }
 
     /// Walks over the fields and reads those that are wanted. False when one cannot be skipped.

@@ -54,7 +54,8 @@ was removed, the pointer is another pile's, or no pile's. Takes no lock and time
         fields,
         c"fields($self, ptr, /, *names)\n--\n\n\
 Some fields of a stored object as a tuple, without building the object: attributes of an instance, fields of a\n\
-named tuple, values of a dict by str key. The other fields are skipped; takes time linear in what is stored.\n\n\
+named tuple, values of a dict by str key. The other fields are skipped; takes time linear in what is stored. Of a class\n\
+that has changed since, a field that is no more can still be read: see docs/pile.md, \"What may be built\".\n\n\
 Raises AttributeError (KeyError for a dict) when there is no such field, PointerError when the pointer is not live.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\
