@@ -5,7 +5,7 @@ use super::fit;
 use super::found::Found;
 use super::known::Known;
 use super::layout::Entry;
-use super::record::{Record, Shape};
+use super::record::{Record, Shape, shown};
 use super::registry::Registry;
 use super::standard;
 use super::types::Inside;
@@ -41,7 +41,7 @@ fn sought(registry: &Registry, record: &Record) -> Raise<(Own, Found)> {
     }
     match standard::find(record)? {
         Some(found) => Ok(found),
-        None => Err(not_allowed(record, &inside)),
+        None => Err(not_allowed(record, &inside, types.namesake(record))),
     }
 }
 
@@ -81,12 +81,19 @@ fn imported(record: &Record) -> Raise<(Own, Found)> {
 }
 
 #[cold]
-fn not_allowed(record: &Record, inside: &Inside) -> Raised {
+fn not_allowed(record: &Record, inside: &Inside, namesake: Option<&[u8]>) -> Raised {
     let (what, title, key, short) = (what(record), record.title(), record.key(), record.short());
     if matches!(inside, Inside::Nothing) {
         return refuse(&format!(
             "cannot rebuild {what} {title}: the module is among the types= of this pile, and defines nothing of that name; where it is \
              now, say so: gabion.Pile(path=..., types={{\"{key}\": {short}}})"
+        ));
+    }
+    if let Some(namesake) = namesake {
+        let namesake = shown(namesake);
+        return refuse(&format!(
+            "cannot rebuild {what} {key}: it was stored under this name, and this pile may build {namesake}, which is another name; if \
+             that class is the same, say so when you open the pile: gabion.Pile(path=..., types={{\"{key}\": {short}}})"
         ));
     }
     refuse(&format!(

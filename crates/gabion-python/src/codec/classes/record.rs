@@ -25,6 +25,8 @@ pub struct Record {
     pub shape: Shape,
     /// Module and qualified name with a point between, in UTF-8.
     pub path: Box<[u8]>,
+    /// Where the qualified name begins there.
+    name_at: usize,
     /// The record itself.
     bytes: Box<[u8]>,
 }
@@ -93,6 +95,7 @@ impl Record {
         let mut path = room::list(module.iter().copied())?;
         room::make(&mut path, 1 + name.len())?;
         path.push(b'.');
+        let name_at = path.len();
         path.extend_from_slice(name);
         let shape = match kind {
             OBJECT => Shape::Object(body.fields()?),
@@ -110,7 +113,7 @@ impl Record {
         }
         let (module, name) = (interned(module)?, interned(name)?);
         let bytes = room::list(bytes.iter().copied())?.into_boxed_slice();
-        Ok((Record { module, name, shape, path: path.into_boxed_slice(), bytes }, reader.0))
+        Ok((Record { module, name, shape, path: path.into_boxed_slice(), name_at, bytes }, reader.0))
     }
 
     /// Appends the bytes that it was read from.
@@ -141,15 +144,14 @@ impl Record {
         short.map_or(key.clone(), str::to_owned)
     }
 
-    /// Module and qualified name, for messages: all of them, unless that is too long to be shown.
+    /// Module and qualified name, for messages.
     pub fn key(&self) -> String {
-        const MOST: usize = 200;
-        let text = String::from_utf8_lossy(&self.path);
-        let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-        if text.chars().nth(MOST).is_some() {
-            shown.push('…');
-        }
-        shown
+        shown(&self.path)
+    }
+
+    /// The qualified name, in UTF-8, as it stands in the path.
+    pub fn name_in_path(&self) -> &[u8] {
+        &self.path[self.name_at..]
     }
 
     /// The last of the name's parts, for messages.
@@ -167,6 +169,17 @@ impl Record {
     pub fn len_of_tuple(&self) -> Option<usize> {
         if let Shape::NamedTuple(names) = &self.shape { Some(names.len()) } else { None }
     }
+}
+
+/// A name of a file for messages: all of it, unless that is too long to be shown.
+pub fn shown(path: &[u8]) -> String {
+    const MOST: usize = 200;
+    let text = String::from_utf8_lossy(path);
+    let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Bytes that are left to read.

@@ -8,6 +8,9 @@
 //! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
 //!
+//! The main script is `__main__`, and in a worker of `multiprocessing`, which runs it once more, `__mp_main__`: what
+//! was stored under one of these names may be built where the other leads to it.
+//!
 //! A class that its name does not lead to (a local one) can be passed, and is built; its objects are stored no more
 //! than elsewhere.
 //!
@@ -89,8 +92,12 @@ impl Types {
             return Ok(());
         }
         if let Ok(module) = item.cast::<PyModule>() {
-            let name = raised(item, record::utf8(&own(module.name()?.as_any())))?;
-            self.modules.insert(name.into_boxed_slice(), own(item));
+            let (name, module) = (own(module.name()?.as_any()), own(item));
+            if let Some(other) = raised(item, other_main(&name, |other| is_module(other, &module)))? {
+                let path = raised(item, record::utf8(&other))?.into_boxed_slice();
+                self.modules.entry(path).or_insert_with(|| module.clone());
+            }
+            self.modules.insert(raised(item, record::utf8(&name))?.into_boxed_slice(), module);
             return Ok(());
         }
         if let Some(names) = if is_one(item) { None } else { items(item)? } {
@@ -102,8 +109,20 @@ impl Types {
         if !is_one(item) && found.names().is_none() {
             return Err(other(item));
         }
-        let path = raised(item, record::path(&module, &name))?;
-        self.allow(path, Allowed { object: own(item), found, by_own_name: true });
+        raised(item, self.allow_own((&module, &name), &own(item), &found))
+    }
+
+    /// Lets something be built by its own name, and by that which it has elsewhere.
+    fn allow_own(&mut self, (module, name): (&Own, &Own), object: &Own, found: &Found) -> Raise<()> {
+        let allowed = || Allowed { object: object.clone(), found: found.clone(), by_own_name: true };
+        self.allow(record::path(module, name)?, allowed());
+        let leads_here = |other: &Own| Ok(loaded(other)?.is_none() || found_by(other, name, object)?.names().is_some());
+        if let Some(other) = other_main(module, leads_here)? {
+            let path = record::path(&other, name)?;
+            if !self.named.contains_key(&*path) {
+                self.allow(path, allowed());
+            }
+        }
         Ok(())
     }
 
@@ -127,8 +146,7 @@ impl Types {
             self.allow(path, Allowed { object: own(&object), found: found.clone(), by_own_name: false });
             // What is stored from now on has its own name.
             if found.names().is_some() {
-                let path = raised(&object, record::path(&module, &qualname))?;
-                self.allow(path, Allowed { object: own(&object), found, by_own_name: true });
+                raised(&object, self.allow_own((&module, &qualname), &own(&object), &found))?;
             }
         }
         Ok(())
@@ -174,7 +192,11 @@ impl Types {
             }
             let own = get(&object, object::intern(c"__module__")?.ptr())?;
             // An object of a class in the module says the same of itself: it is no definition, and others have it.
-            if !is_definition(object.ptr()) || own.is_none_or(|own| !is_same_text(&own, &record.module)) {
+            let is_own = |own: Own| {
+                Ok(is_same_text(&own, &record.module)
+                    || other_main(&own, |other| Ok(is_same_text(other, &record.module)))?.is_some())
+            };
+            if !is_definition(object.ptr()) || !own.map_or(Ok(false), is_own)? {
                 return Ok(Inside::Nothing);
             }
             let found = found_by(&record.module, &record.name, &object)?;
@@ -186,6 +208,13 @@ impl Types {
     /// for the name.
     pub fn lets(&self, path: &[u8], object: *mut PyObject) -> bool {
         self.named.get(path).is_none_or(|allowed| allowed.by_own_name || allowed.object.ptr() == object)
+    }
+
+    /// The name of something that was passed, and is called as this record but for the module.
+    pub fn namesake(&self, record: &Record) -> Option<&[u8]> {
+        let is_so = |path: &[u8]| path.strip_suffix(record.name_in_path()).is_some_and(|rest| rest.ends_with(b"."));
+        let own = self.named.iter().filter(|(path, allowed)| allowed.by_own_name && is_so(path));
+        own.map(|(path, _)| &**path).min()
     }
 
     /// Names under which this object was passed.
@@ -202,21 +231,48 @@ impl Types {
     }
 }
 
+/// The other name of the main module, if this is one of its two and the other `is_it`, too.
+fn other_main(module: &Own, is_it: impl FnOnce(&Own) -> Raise<bool>) -> Raise<Option<Own>> {
+    let (program, worker) = (object::intern(c"__main__")?, object::intern(c"__mp_main__")?);
+    if !object::is_text(module) {
+        return Ok(None);
+    }
+    let other = match (is_same_text(module, &program), is_same_text(module, &worker)) {
+        (true, _) => worker,
+        (_, true) => program,
+        _ => return Ok(None),
+    };
+    Ok(is_it(&other)?.then_some(other))
+}
+
+/// Whether this module, or none at all, was loaded under a name.
+fn is_module(name: &Own, module: &Own) -> Raise<bool> {
+    loaded(name).map(|loaded| loaded.is_none_or(|loaded| loaded.ptr() == module.ptr()))
+}
+
+/// The module that was loaded under a name.
+fn loaded(name: &Own) -> Raise<Option<Own>> {
+    // SAFETY: held by the caller; a new reference, or null with an error or without.
+    unsafe {
+        match Own::take(ffi::PyImport_GetModule(name.ptr())) {
+            Ok(module) => Ok(Some(module)),
+            Err(Raised) if ffi::PyErr_Occurred().is_null() => Ok(None),
+            Err(Raised) => Err(Raised),
+        }
+    }
+}
+
 /// Where an object is found by these names, which are its own; nowhere if they lead to nothing, or to another. Imports
 /// nothing.
 fn found_by(module: &Own, name: &Own, object: &Own) -> Raise<Found> {
-    // SAFETY: both are held; a new reference, or null with an error or without.
+    let led = match loaded(module) {
+        Ok(None) => return Ok(Found::nowhere()),
+        // SAFETY: both are held.
+        Ok(Some(_)) => unsafe { Found::follow(module.ptr(), name.ptr()) },
+        Err(Raised) => Err(Raised),
+    };
+    // SAFETY: attached; where there is an error, it is set.
     unsafe {
-        let known = ffi::PyImport_GetModule(module.ptr());
-        let led = if known.is_null() {
-            if ffi::PyErr_Occurred().is_null() {
-                return Ok(Found::nowhere());
-            }
-            Err(Raised)
-        } else {
-            drop(Own::take(known));
-            Found::follow(module.ptr(), name.ptr())
-        };
         match led {
             Ok((leads_to, found)) if leads_to.ptr() == object.ptr() => Ok(found),
             Ok(_) => Ok(Found::nowhere()),
