@@ -16,7 +16,7 @@ use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
 use crate::error::{PileError, PointerFault};
 use crate::large::ChargedRun;
 use crate::pointer::Pointer;
-use crate::shard::{Locked, Shard};
+use crate::shard::{Inner, Locked, Shard};
 use crate::slot::Slot;
 use crate::stats::PileStats;
 use crate::word::Word;
@@ -348,7 +348,7 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
-        self.with_payload(&[payload], |payload| self.replace_payload(pointer, payload))
+        self.with_payload(&[payload], |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
     }
 
     /// As [`Pile::replace`], by a payload as that of [`Pile::put_pieces`].
@@ -356,28 +356,43 @@ impl Pile {
     /// # Errors
     /// As [`Pile::replace`].
     pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
-        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload))
+        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
     }
 
-    fn replace_payload(&self, pointer: Pointer, payload: Payload<'_>) -> Result<(), PileError> {
-        if self.try_replace(pointer, payload)?.is_ok() {
-            return Ok(());
+    /// Replaces, if the object is `wanted` then.
+    #[inline]
+    pub(crate) fn replace_payload(
+        &self,
+        pointer: Pointer,
+        payload: Payload<'_>,
+        wanted: impl Fn((&Inner, &Slot<'_>, Word)) -> bool,
+    ) -> Result<bool, PileError> {
+        if let Ok(replaced) = self.try_replace(pointer, payload, &wanted)? {
+            return Ok(replaced);
         }
         self.release_warm();
-        let mut replaced = self.try_replace(pointer, payload)?;
+        let mut replaced = self.try_replace(pointer, payload, &wanted)?;
         if replaced.is_err() && payload.length <= CLEARED_FOR && self.clear_page() {
-            replaced = self.try_replace(pointer, payload)?;
+            replaced = self.try_replace(pointer, payload, &wanted)?;
         }
         replaced.map_err(|error| PileError::memory(payload.length, error))
     }
 
     #[inline]
-    fn try_replace(&self, pointer: Pointer, payload: Payload<'_>) -> Result<Result<(), HeapError>, PileError> {
+    fn try_replace(
+        &self,
+        pointer: Pointer,
+        payload: Payload<'_>,
+        wanted: impl Fn((&Inner, &Slot<'_>, Word)) -> bool,
+    ) -> Result<Result<bool, HeapError>, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        if !wanted((&locked, &slot, word)) {
+            return Ok(Ok(false));
+        }
         let replaced = locked.replace(self.ground(), &slot, word, payload);
         // The old run goes only after the lock: unmapping takes its time.
         drop(locked);
-        Ok(replaced.map(drop))
+        Ok(replaced.map(|_| true))
     }
 
     /// Removes the object. Its pointer is refused from now on.

@@ -13,6 +13,7 @@ use crate::long::Reading;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::protocol::{copy_unless_changed, second_guard};
+use crate::shard::Inner;
 use crate::slot::{Slot, guest_header};
 use crate::word::{GuestHeader, State, Word};
 
@@ -229,7 +230,42 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn remove_unchanged(&self, pointer: Pointer, buf: &ReadBuf) -> Result<bool, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
-        let unchanged = match word.state() {
+        let unchanged = self.is_unchanged(&locked, &slot, word, buf);
+        let run = if unchanged { locked.remove(self.ground(), &slot, word) } else { None };
+        drop(locked);
+        drop(run);
+        Ok(unchanged)
+    }
+
+    /// As [`Pile::replace_pieces`], if the object's payload is still what `buf` was last read from; false when it was
+    /// replaced meanwhile, and stays.
+    ///
+    /// For "read, make another of it, and store that": what others store meanwhile is not lost. It is the payload that
+    /// is compared, under the lock, so one that was replaced by the same bytes is unchanged: whatever was made of them
+    /// is right. Takes time linear in both payloads; one over 1 MiB is known by where it lies.
+    ///
+    /// ```
+    /// # use gabion_pile::{Pile, ReadBuf};
+    /// # let pile = Pile::new()?;
+    /// let (mut buf, pointer) = (ReadBuf::new(), pile.put(b"1", 0)?);
+    /// pile.read(pointer, &mut buf)?;
+    /// pile.replace(pointer, b"2")?;
+    /// assert!(!pile.replace_unchanged(pointer, &buf, &[b"1 and more"])?);
+    /// pile.read(pointer, &mut buf)?;
+    /// assert!(pile.replace_unchanged(pointer, &buf, &[b"2 and more"])?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Pile::replace`].
+    pub fn replace_unchanged(&self, pointer: Pointer, buf: &ReadBuf, pieces: &[&[u8]]) -> Result<bool, PileError> {
+        let unchanged = |(shard, slot, word): (&Inner, &Slot<'_>, Word)| self.is_unchanged(shard, slot, word, buf);
+        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload, unchanged))
+    }
+
+    /// Whether the payload of a slot, whose shard is locked, is still what `buf` was last read from.
+    pub(crate) fn is_unchanged(&self, shard: &Inner, slot: &Slot<'_>, word: Word, buf: &ReadBuf) -> bool {
+        match word.state() {
             State::Inline { length, .. } => {
                 length == buf.payload().len() && holds(&slot.block, slot.at.word() + 1, buf.payload())
             }
@@ -241,16 +277,12 @@ impl Pile {
                 };
                 if let Some(Elsewhere::Left(left)) = &buf.elsewhere { self.stands(left, slot.at) } else { whole() }
             }
-            State::Large { index } => match (locked.large.get(index), &buf.elsewhere) {
+            State::Large { index } => match (shard.large.get(index), &buf.elsewhere) {
                 (Some(now), Some(Elsewhere::Run(run))) => Arc::ptr_eq(now, run),
                 _ => false,
             },
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
-        };
-        let run = if unchanged { locked.remove(self.ground(), &slot, word) } else { None };
-        drop(locked);
-        drop(run);
-        Ok(unchanged)
+        }
     }
 
     /// Whether what a read left where it lies is still the payload of the slot at this place, whose shard is locked.
@@ -304,7 +336,7 @@ fn holds_at(block: &Block<'_>, at: usize, skip: usize, bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::Pile;
+    use crate::{OpenOptions, Pile, ReadBuf};
 
     #[test]
     fn what_a_payload_is_behind_others_is_told_without_a_copy() {
@@ -325,6 +357,31 @@ mod tests {
             }
             assert!(!pile.ends_in(pointer, length + 1, &[]).unwrap());
             assert!(pile.begins_with(pointer, &bytes[..length / 2]).unwrap());
+        }
+    }
+
+    /// Who makes another payload of one must not store it over what came between.
+    #[test]
+    fn a_payload_is_replaced_if_it_is_still_what_was_read() {
+        let path = std::env::temp_dir().join(format!("gabion-unchanged-{}.pile", std::process::id()));
+        for pile in [Pile::new().unwrap(), Pile::open(&path, &OpenOptions::default()).unwrap()] {
+            let _ = std::fs::remove_file(&path);
+            let lengths = [0, 5, 8, 300, 1016, 1017, 5000, 100_000, 1 << 20, (1 << 20) + 1, 3 << 20];
+            for (length, next) in lengths.into_iter().flat_map(|length| lengths.map(|next| (length, next))) {
+                let (pointer, mut buf) = (pile.put(&vec![5; length], 0).unwrap(), ReadBuf::new());
+                let (one, two) = (vec![6; next], vec![7; next]);
+                pile.read(pointer, &mut buf).unwrap();
+                assert!(pile.replace_unchanged(pointer, &buf, &[&one[..next / 2], &one[next / 2..]]).unwrap());
+                assert_eq!(pile.replace_unchanged(pointer, &buf, &[&two]).unwrap(), length == 0 && next == 0);
+                pile.read(pointer, &mut buf).unwrap();
+                assert_eq!(buf.payload(), if length == 0 && next == 0 { &two } else { &one });
+                pile.remove(pointer).unwrap();
+                assert!(pile.replace_unchanged(pointer, &buf, &[&two]).is_err());
+                let other = pile.put(buf.payload(), 0).unwrap();
+                assert!(pile.replace_unchanged(pointer, &buf, &[&two]).is_err(), "another has its place");
+                pile.remove(other).unwrap();
+            }
+            pile.validate().unwrap();
         }
     }
 }

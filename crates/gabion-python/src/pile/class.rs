@@ -19,7 +19,7 @@ use super::view::PileView;
 use super::{many, number, refusal};
 use crate::argument::Given;
 use crate::codec::Codec;
-use crate::errors::{exception, value_error};
+use crate::errors::{class_name, exception, value_error};
 use crate::figures::Figure;
 use crate::gate::through_gate;
 use crate::once::once;
@@ -41,6 +41,10 @@ pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
 
 /// How often `pop` builds an object that others replace meanwhile.
 const POPS: usize = 100;
+
+/// How often `change` calls a function whose object others replace meanwhile. Threads that only compete for an object
+/// come nowhere near.
+const CHANGES: usize = 10_000;
 
 /// Formats that a memoryview can show.
 const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
@@ -217,6 +221,46 @@ impl Pile {
         };
         self.open_to_change(py)?;
         or_default(py, pop(), default.value().map(|default| default.clone().unbind()))
+    }
+
+    /// Put function(object) in the object's place, in one step, and return it. The pointer stays valid.
+    ///
+    /// No change by another thread is lost: where one comes between, function is called again, with the object that is
+    /// there then, so it should be quick and do nothing else. What it is given is its own, as from get(): it may change
+    /// that and return it. What it raises changes nothing. Raises what get() and replace() raise, and RuntimeError
+    /// where function itself replaces the object each time.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> ptr = pile.put({"visits": 1})
+    /// >>> pile.change(ptr, lambda page: page | {"visits": page["visits"] + 1})
+    /// {'visits': 2}
+    #[pyo3(signature = (ptr, function, /))]
+    fn change(&self, ptr: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let py = ptr.py();
+        if !function.is_callable() {
+            let class = class_name(function);
+            let text = format!("change() takes a function of the object that is stored, not {class}");
+            return Err(refusal::type_error(py, &text));
+        }
+        self.open_to_change(py)?;
+        let pointer = or_default(py, number::pointer(ptr), None)?;
+        with_read_buf(|buffer| {
+            for _ in 0..CHANGES {
+                let changed = self.change_once(py, pointer, function, buffer);
+                // The pile may have been closed meanwhile, which leaves the file to its last reader.
+                buffer.let_go();
+                self.pile.go_on_leaving();
+                if let Some(object) = or_default(py, changed, None)? {
+                    return Ok(object.unbind());
+                }
+            }
+            let text = format!(
+                "the object was replaced each of the {CHANGES} times that change() called the function: it must not replace it \
+                 itself, and must be quick"
+            );
+            Err(exception(&py.get_type::<PyRuntimeError>(), &text))
+        })
     }
 
     /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.

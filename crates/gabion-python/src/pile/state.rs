@@ -145,6 +145,34 @@ impl Pile {
         Ok((self.codec.decode(py, encoding)?, encoding.len()))
     }
 
+    /// Puts what a function makes of an object in its place, unless it was replaced meanwhile: then `None`.
+    pub(super) fn change_once<'py>(
+        &self,
+        py: Python<'py>,
+        pointer: Pointer,
+        function: &Bound<'py, PyAny>,
+        buffer: &mut ReadBuf,
+    ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        let object = self.codec.decode(py, self.open_to_change(py)?.read(pointer, buffer)?)?;
+        // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
+        let new = unsafe {
+            let new = ffi::PyObject_CallOneArg(function.as_ptr(), object.as_ptr());
+            drop(object);
+            Bound::from_owned_ptr_or_err(py, new)?
+        };
+        let replace = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
+            let replaced = if apart.is_empty() {
+                pile.replace_unchanged(pointer, buffer, &[encoding])
+            } else {
+                pile.replace_unchanged(pointer, buffer, &apart.pieces(py, encoding)?)
+            };
+            replaced.map_err(|error| Failure::Refused(error).raise(py))
+        };
+        // SAFETY: held here.
+        let replaced = unsafe { self.encoded(py, new.as_ptr(), replace)? };
+        Ok(replaced.then_some(new))
+    }
+
     /// Encodes an object and hands the pile and the encoding on, with what was left out of it. The pile is asked for
     /// only after the object's own code has run, which may have closed it.
     ///
