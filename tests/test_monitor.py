@@ -158,7 +158,9 @@ def test_prometheus_reads_the_figures(tmp_path: Path) -> None:
             lines = answer.read().decode().splitlines()
     types = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
     assert len(types) == len(set(types)) > 40
-    sample = re.compile(r'([a-z_]+)(?:\{id="\d+",(?:path|name)="(?:[^"\\\n]|\\[\\"n])*"\})? [-+.e\d]+')
+    sample = re.compile(
+        r'([a-z_]+)(?:\{id="\d+",(?:path|name)="(?:[^"\\\n]|\\[\\"n])*"(?:,table="[^"]*")?\})? [-+.e\d]+'
+    )
     found = [sample.fullmatch(line) for line in lines if not line.startswith("#")]
     assert all(found)
     assert {one[1] for one in found if one} == set(types)

@@ -32,7 +32,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -54,6 +54,9 @@ COUNTS = {
     *("waited", "retries", "hits", "misses", "inserted", "replaced", "rejected", "removed", "evicted", "expired"),
 }
 LABELS = {"id", "path", "name"}
+# Tables that figures are told of, the largest of all caches.
+MOST_TABLES = 300
+SHARED = {"reserved_bytes", "index_bytes"}
 OFF = {"", "0", "no", "false", "off"}
 ON = {"1", "yes", "true", "on"}
 
@@ -102,8 +105,16 @@ def figures() -> dict[str, Any]:
 
     Sizes are bytes. ``pool`` is as ``gabion.memory.stats()``; each of ``piles`` has its path (None in memory) and the
     figures of its stats() but for the classes, each of ``caches`` its name, its number of tables and its stats(), and
-    all of them an ``id`` that no other one has. What the system does not tell is None. Takes time linear in the piles
-    and caches, whatever they hold.
+    all of them an ``id`` that no other one has. ``table_stats`` of a cache are the names and stats() of its tables,
+    those of memoized functions among them, the largest first: of the 300 largest in the process; ``tables_left_out``
+    says how many others there are. What the system does not tell is None. Takes time linear in the piles, caches and
+    tables, whatever they hold.
+
+    >>> cache = gabion.Cache("64 MiB", name="shop")
+    >>> cache.table("pages")["/"] = "<h1>Stones</h1>"
+    >>> [table] = gabion.monitor.figures()["caches"][-1]["table_stats"]
+    >>> table["name"], table["inserted"], table["hit_rate"]
+    ('pages', 1, 0.0)
     """
     return {
         "gabion": _native.__version__,
@@ -130,8 +141,22 @@ def _caches() -> list[dict[str, Any]]:
         if cache is not None:  # as it is when the collector has just taken it
             with suppress(_native.ClosedError):
                 about = {"id": cache._gabion_number, "name": own.name.__get__(cache), "tables": len(own.tables(cache))}
-                told.append({**about, **own.stats(cache).as_dict()})
+                largest = _native.CacheTable._largest_tables(cache, MOST_TABLES)
+                told.append({**about, **own.stats(cache).as_dict(), "table_stats": list(map(_of_table, largest))})
+    tables = [(cache, table) for cache in told for table in cache["table_stats"]]
+    for cache in told:
+        cache["table_stats"] = []
+    for cache, table in sorted(tables, key=lambda one: -one[1]["bytes"])[:MOST_TABLES]:
+        cache["table_stats"].append(table)
+    for cache in told:
+        cache["tables_left_out"] = max(cache["tables"] - len(cache["table_stats"]), 0)
     return told
+
+
+def _of_table(table: tuple[str, _native.CacheStats]) -> dict[str, Any]:
+    name, stats = table
+    # What tables share is the cache's alone.
+    return {"name": name, **{what: value for what, value in stats.as_dict().items() if what not in SHARED}}
 
 
 def _resident() -> int | None:
@@ -156,24 +181,51 @@ def _as_json() -> bytes:
 
 
 def _as_metrics() -> bytes:
-    """Write the figures down as Prometheus reads them: a name for each, and labels that tell piles and caches apart."""
-    told = figures()
+    return metrics([figures()]).encode()
+
+
+def metrics(all_of_them: Iterable[dict[str, Any]], *, by_pid: bool = False) -> str:
+    """Write figures down as Prometheus reads them: a name for each, and labels that tell apart whose they are.
+
+    With ``by_pid`` the process is one of the labels. Figures of other processes may be of another version.
+    """
     lines: dict[str, list[str]] = {}
 
-    def add(part: str, of: dict[str, Any], labels: str = "") -> None:
+    def add(part: str, of: dict[str, Any], labels: dict[str, object]) -> None:
+        text = ",".join(f'{label}="{_escaped(str(value))}"' for label, value in labels.items())
         for name, value in of.items():
-            if name not in LABELS and isinstance(value, (int, float)):
+            if name not in LABELS and isinstance(value, (int, float)) and re.fullmatch("[a-z][a-z0-9_]*", name):
                 metric = f"gabion_{part}{name}{'_total' if name in COUNTS else ''}"
-                lines.setdefault(metric, []).append(f"{metric}{labels} {float(value):.15g}\n")
+                line = f"{metric}{{{text}}} {_written(value)}\n" if labels else f"{metric} {_written(value)}\n"
+                lines.setdefault(metric, []).append(line)
 
-    add("", {"process_seconds": told["seconds"], "process_resident_bytes": told["resident_bytes"]})
-    add("pool_", told["pool"])
-    for pile in told["piles"]:
-        add("pile_", pile, f'{{id="{pile["id"]}",path="{_escaped(pile["path"] or "")}"}}')
-    for cache in told["caches"]:
-        add("cache_", cache, f'{{id="{cache["id"]}",name="{_escaped(cache["name"])}"}}')
+    for told in all_of_them:
+        whose: dict[str, object] = {"pid": told["pid"]} if by_pid else {}
+        alive = {"process_seconds": told.get("seconds"), "process_resident_bytes": told.get("resident_bytes")}
+        add("", alive, whose)
+        add("pool_", told["pool"], whose)
+        for pile in told["piles"]:
+            add("pile_", pile, {**whose, "id": pile.get("id"), "path": pile.get("path") or ""})
+        for cache in told["caches"]:
+            this = {**whose, "id": cache.get("id"), "name": cache.get("name") or ""}
+            add("cache_", cache, this)
+            for table in tables_of(cache):
+                add("cache_table_", table, {**this, "table": table.get("name")})
     kinds = {metric: "counter" if metric.endswith("_total") else "gauge" for metric in lines}
-    return "".join(f"# TYPE {metric} {kinds[metric]}\n{''.join(ones)}" for metric, ones in lines.items()).encode()
+    return "".join(f"# TYPE {metric} {kinds[metric]}\n{''.join(ones)}" for metric, ones in lines.items())
+
+
+def tables_of(cache: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the figures of a cache's tables, as far as it tells of them: another version may not."""
+    told = cache.get("table_stats")
+    return [table for table in told if isinstance(table, dict)] if isinstance(told, list) else []
+
+
+def _written(value: float) -> str:
+    try:
+        return f"{float(value):.15g}"
+    except OverflowError:  # an int of another process
+        return "+Inf"
 
 
 def _escaped(text: str) -> str:

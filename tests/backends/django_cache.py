@@ -7,6 +7,8 @@ import pytest
 from django.core.cache import cache, caches
 from django.test import TestCase, override_settings
 
+from gabion import monitor
+
 from .tests import BaseCacheTests, caches_setting_for_tests
 
 BACKEND = "gabion.backends.django.GabionCache"
@@ -26,6 +28,11 @@ class GabionCacheTests(BaseCacheTests, TestCase):
         cache.set("value", 42)
         assert caches["default"].get("value") == 42
         assert caches["other"].get("value") is None
+
+    @override_settings(CACHES={"default": {"BACKEND": BACKEND}})
+    def test_a_cache_without_a_location_has_a_name(self):
+        caches["default"].set("value", 42)
+        assert "django" in [one["name"] for one in monitor.figures()["caches"]]
 
     def test_incr_decr_timeout(self):
         for _ in range(20):

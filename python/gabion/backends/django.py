@@ -73,7 +73,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def _made(location: str, written: _Written) -> tuple[_Settings, Cache]:
     """Make a cache. Its settings are those of another whose size is written in another way."""
     size, policy = written
-    cache = Cache(size, name=location, policy=policy)
+    cache = Cache(size, name=location or "django", policy=policy)
     return (cache.max_bytes, policy), cache
 
 

@@ -1,5 +1,6 @@
 //! The everyday methods of `gabion.Table` and `gabion.Cache`.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -336,6 +337,20 @@ impl CacheTable {
 
     fn _table_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
         Ok(cache_stats(&self.open(py)?.table.stats()))
+    }
+
+    /// Names and figures of so many tables with the most bytes, without the cache's own, the largest first.
+    #[pyo3(signature = (most, /))]
+    fn _largest_tables<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let told = self.open(py)?.shared.store.cache.tables().into_iter().filter(|table| !table.name().is_empty());
+        let mut told: Vec<_> = told.map(|table| (table.stats(), table)).collect();
+        told.sort_by_key(|(stats, _)| Reverse(stats.bytes));
+        let largest = result::list(py)?;
+        for (stats, table) in told.into_iter().take(most) {
+            let stats = Bound::new(py, cache_stats(&stats))?.into_any();
+            largest.append(result::pair(result::text(py, table.name())?.into_any(), stats)?)?;
+        }
+        Ok(largest)
     }
 
     fn _total_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {

@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from gabion import monitor
 from gabion.cli.top import asking, screen
 from gabion.cli.top.asking import Busy, Figures, Gone, Process
 
@@ -37,6 +38,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     parser.add_argument("--once", action="store_true", help="look once; so it does where the output is no terminal")
     parser.add_argument("--json", action="store_true", help="look once, print JSON and nothing else on stdout")
+    parser.add_argument(
+        "--metrics", action="store_true", help="look once, print it as Prometheus reads it, with a label pid"
+    )
     parser.set_defaults(run=run)
 
 
@@ -58,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
     if not at_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
     try:
+        if options.metrics:
+            return as_metrics(one)
         if options.json or options.once or not at_terminal or console.is_dumb_terminal:
             return once(console, one, as_json=options.json)
         return watch(console, one, options.interval)
@@ -80,6 +86,19 @@ def once(console: Console, one: Process | None, *, as_json: bool) -> int:
     if not told:
         print(f"gabion: {NOBODY}", file=sys.stderr)
     return 0 if told else 1
+
+
+def as_metrics(one: Process | None) -> int:
+    """Look once, and print what Prometheus reads. Who does not answer is not in it."""
+    told = [one.ask()] if one else asking.everybody()
+    known = [figures for figures in told if "pool" in figures]
+    print(monitor.metrics(known, by_pid=True), end="")
+    for figures in told:
+        if "pool" not in figures:
+            print(f"gabion: process {figures['pid']}: no answer within {asking.PATIENCE:g} seconds", file=sys.stderr)
+    if not told:
+        print(f"gabion: {NOBODY}", file=sys.stderr)
+    return 0 if known else 1
 
 
 def watch(console: Console, one: Process | None, interval: float) -> int:
@@ -112,7 +131,7 @@ def _of_one(console: Console, one: Process) -> Iterator[RenderableType]:
             yield Group(Text(f"no answer since {told}\n"), seen)
             continue
         most = max(3, (console.height - AROUND) // 2)
-        seen, before, told = screen.process(now, before, most), now, time.strftime("%H:%M:%S")
+        seen, before, told = screen.process(now, before, most, console.height), now, time.strftime("%H:%M:%S")
         yield seen
 
 

@@ -9,9 +9,11 @@ from rich.text import Text
 from gabion.cli.failure import shown
 from gabion.cli.figure import plural, size
 from gabion.cli.top.asking import Figures
-from gabion.monitor import COUNTS
+from gabion.monitor import COUNTS, tables_of
 
 NOTHING = "–"
+# Lines around the rows of piles, caches and tables.
+AROUND = 17
 # Characters of a command that are shown, at most.
 LONGEST_COMMAND = 4000
 
@@ -38,8 +40,11 @@ def processes(all_of_them: list[Figures]) -> RenderableType:
     return table
 
 
-def process(now: Figures, before: Figures | None, most: int | None = None) -> RenderableType:
-    """Return all that a process says, with rates since it was asked before, and at most so many lines of a table."""
+def process(now: Figures, before: Figures | None, most: int | None = None, lines: int | None = None) -> RenderableType:
+    """Return all that a process says, with rates since it was asked before, and at most so many lines of a table.
+
+    Tables of caches are shown where the others leave room among so many `lines`.
+    """
     lasted = _number(now.get("seconds")) - _number(before.get("seconds")) if before else 0.0
     since = Since(before or {}, lasted)
     parts: list[RenderableType] = [_head(now), Text(), _pool(now["pool"], since.of("pool"))]
@@ -47,6 +52,10 @@ def process(now: Figures, before: Figures | None, most: int | None = None) -> Re
         parts += [Text(), _piles(now["piles"], since, most)]
     if now["caches"]:
         parts += [Text(), _caches(now["caches"], since, most)]
+        if lines is not None:
+            lines -= AROUND + sum(min(len(now[part]), most or 0) for part in ("piles", "caches"))
+        if (lines is None or lines > 0) and any(map(tables_of, now["caches"])):
+            parts += [Text(), _tables(now["caches"], since, lines)]
     return Group(*parts)
 
 
@@ -164,26 +173,46 @@ def _caches(caches: list[Figures], since: Since, most: int | None) -> Renderable
     table = _table("cache", "entries", "used", "at most", "hits", "gets", "puts", "evicted", "expired", "rejected")
 
     def row(cache: Figures) -> tuple[str | Text, ...]:
-        before = since.same("caches", cache, "id", "name")
-        hits, misses = before.grown(cache, "hits"), before.grown(cache, "misses")
-        if hits is None or misses is None:
-            hits, misses = number(cache, "hits"), number(cache, "misses")
         tables = number(cache, "tables")
         name = shown(cache.get("name") or "without a name")
-        return (
-            Text(f"{name}, {plural(tables, 'table')}" if tables else name),
-            f"{number(cache, 'entries'):,}",
-            size(number(cache, "bytes")),
-            size(number(cache, "max_bytes")),
-            f"{hits / (hits + misses):.1%}" if hits + misses else NOTHING,
-            before.rate(cache, "hits", "misses"),
-            before.rate(cache, "inserted", "replaced"),
-            before.rate(cache, "evicted"),
-            before.rate(cache, "expired"),
-            f"{number(cache, 'rejected'):,}",
-        )
+        title = Text(f"{name}, {plural(tables, 'table')}" if tables else name)
+        return (title, *_figures(cache, since.same("caches", cache, "id", "name")))
 
     return _filled(table, caches, "bytes", row, most, "cache")
+
+
+def _tables(caches: list[Figures], since: Since, most: int | None) -> RenderableType:
+    table = _table("table", "entries", "used", "at most", "hits", "gets", "puts", "evicted", "expired", "rejected")
+    of_which = [(cache, one) for cache in caches for one in tables_of(cache)]
+    # What is known of a table before is found by its cache's number and its own name.
+    told = [{**one, "cache": cache.get("id"), "of": cache.get("name") or ""} for cache, one in of_which]
+    before = [{**one, "cache": cache.get("id")} for cache in since.before.get("caches", []) for one in tables_of(cache)]
+    earlier = Since({"tables": before}, since.lasted)
+
+    def row(one: Figures) -> tuple[str | Text, ...]:
+        name = shown(f"{one['of']}: {one.get('name')}" if one["of"] else one.get("name") or "")
+        return (Text(name), *_figures(one, earlier.same("tables", one, "cache", "name")))
+
+    left_out = sum(number(cache, "tables_left_out") for cache in caches)
+    return _filled(table, told, "bytes", row, most, "table", left_out)
+
+
+def _figures(cache: Figures, before: Since) -> tuple[str, ...]:
+    """The figures of a cache or a table, and how fast they change."""
+    hits, misses = before.grown(cache, "hits"), before.grown(cache, "misses")
+    if hits is None or misses is None:
+        hits, misses = number(cache, "hits"), number(cache, "misses")
+    return (
+        f"{number(cache, 'entries'):,}",
+        size(number(cache, "bytes")),
+        size(number(cache, "max_bytes")),
+        f"{hits / (hits + misses):.1%}" if hits + misses else NOTHING,
+        before.rate(cache, "hits", "misses"),
+        before.rate(cache, "inserted", "replaced"),
+        before.rate(cache, "evicted"),
+        before.rate(cache, "expired"),
+        f"{number(cache, 'rejected'):,}",
+    )
 
 
 def _filled(
@@ -193,18 +222,19 @@ def _filled(
     row: Callable[[Figures], tuple[str | Text, ...]],
     most: int | None,
     what: str,
+    left_out: int = 0,
 ) -> RenderableType:
-    """Return the table with the largest things first, and how many are left out."""
+    """Return the table with the largest things first, and how many are left out, here or before."""
     largest = sorted(things, key=lambda one: -number(one, by))
     for one in largest[:most]:
         table.add_row(*row(one))
-    rest = len(largest) - table.row_count
+    rest = len(largest) - table.row_count + left_out
     return Group(table, Text(f"and {rest:,} more with less each: {what}s beyond the screen")) if rest else table
 
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first, overflow="fold", min_width=16 if first in ("pile", "cache") else None)
+    table.add_column(first, overflow="fold", min_width=16 if first in ("pile", "cache", "table") else None)
     for name in others:
         if name == "command":
             table.expand = True  # it takes what the others leave
