@@ -1,7 +1,7 @@
 //! Caches and tables, as callers see them.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct Cache {
 #[derive(Clone)]
 pub struct Table {
     pub(crate) core: Arc<Core>,
-    record: Handle,
+    pub(crate) record: Handle,
     pub(crate) flights: Arc<Flights>,
 }
 
@@ -89,8 +89,8 @@ impl Cache {
         Self { table: Table { core, record, flights } }
     }
 
-    /// The table of a name, made with `options` when there is none. `None` when there are 65,536 tables, dropped ones
-    /// included of which there are handles.
+    /// The table of a name, made with `options` when there is none; one that is there stays as it was made, which
+    /// [`Table::options`] tells. `None` when there are 65,536 tables, dropped ones included of which there are handles.
     pub fn table(&self, name: &str, options: TableOptions) -> Option<Table> {
         let record = self.table.core.table(name, options)?;
         Some(Table { record, ..self.table.clone() })
@@ -532,8 +532,11 @@ impl Table {
 
     /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from beginning to end
     /// is given at least once; twice only if others are removed meanwhile.
-    pub fn for_each_key(&self, take: impl FnMut(&[u8])) {
-        self.core.keys(&self.record, take);
+    pub fn for_each_key(&self, mut take: impl FnMut(&[u8])) {
+        self.core.keys(&self.record, |key| {
+            take(key);
+            ControlFlow::Continue(())
+        });
     }
 
     /// Removes all entries of the table. Returns how many. While no other table has entries, as [`Cache::clear`] does;

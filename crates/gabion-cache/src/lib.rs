@@ -45,6 +45,7 @@
 //! | `key` | a key's image and its hash |
 //! | `policy` | who goes when room is needed, checkable without a cache |
 //! | `time` | clocks, and when entries end |
+//! | `testing` | time that passes for tests |
 //! | `index` | what is known by a hash: places, how often a key was asked for, keys that left |
 //! | `entry`, `read` | what stands in the pile: neighbours, times, key, value; and reading it without a lock |
 //! | `value` | bytes in one piece or in several |
@@ -54,7 +55,7 @@
 //! | `core` | the cache behind its tables: what callers ask of it |
 //! | `lease` | the right to make a key's value |
 //! | `flight` | one factory for each key |
-//! | `cache`, `weak` | caches and tables, as callers see them; a handle that keeps none alive |
+//! | `cache`, `weak`, `outlast` | caches and tables, as callers see them; a handle that keeps none alive; entries that outlast their cache |
 
 #![forbid(unsafe_code)]
 
@@ -65,6 +66,8 @@ mod key;
 mod policy;
 
 mod time;
+
+pub mod testing;
 
 mod index;
 
@@ -94,6 +97,8 @@ mod cache;
 
 mod weak;
 
+mod outlast;
+
 #[cfg(test)]
 mod tests;
 
@@ -102,7 +107,7 @@ pub use core::{Departure, Foreseen, Former, Listener, Standing};
 pub use flight::Deadlock;
 pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
 pub use lease::Lease;
-pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
+pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions, Terms};
 pub use policy::Policy;
 pub use shard::Reason;
 pub use stats::CacheStats;

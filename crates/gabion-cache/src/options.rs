@@ -81,6 +81,23 @@ pub struct PutOptions {
     pub priority: i8,
 }
 
+/// What a cache knows of a value beside its key: for whoever keeps entries elsewhere, as in a file, and puts them into
+/// a cache again. Times are times of day, as time since the start of 1970.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// When the value ends if nobody asks for it; `None`: never.
+    pub ends_at: Option<Duration>,
+    /// When a value with an idle time ends however often it is asked for; `None`: never. Without an idle time, that is
+    /// `ends_at`.
+    pub expires_at: Option<Duration>,
+    /// How long it lives while nobody asks for it.
+    pub idle: Option<Duration>,
+    /// The time to live that a touch restarts; [`Span::Never`] where it restarts none.
+    pub touch: Span,
+    /// See [`PutOptions::priority`].
+    pub priority: i8,
+}
+
 /// What became of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -81,7 +81,7 @@ pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, P
 pub use gabion_cache as cache;
 pub use gabion_cache::{
     Cache, CacheOptions, CacheStats, Deadlock, Departure, Lease, Listener, Policy, PutOptions, PutResult, Reason, Span,
-    Table, TableOptions, WeakCache,
+    Table, TableOptions, Terms, WeakCache,
 };
 pub use gabion_pile as pile;
 pub use gabion_pile::{

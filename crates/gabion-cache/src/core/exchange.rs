@@ -177,7 +177,7 @@ impl Core {
     }
 
     /// A put of a value that takes the place of one with that end and priority.
-    fn stepped<'a>(
+    pub(super) fn stepped<'a>(
         &'a self,
         record: &'a Record,
         (image, hash): (&'a Image<'a>, KeyHash),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `core` | what tables share |
 //! | `room` | room that a put's own shard cannot give |
-//! | `calls`, `exchange` | what callers ask of a table |
+//! | `calls`, `exchange`, `terms` | what callers ask of a table |
 //! | `ahead` | asking memory for entries ahead of their use |
 //! | `walk` | walks over all entries |
 //! | `validate` | the check that walks everything |
@@ -17,6 +17,8 @@ mod room;
 mod calls;
 
 mod exchange;
+
+mod terms;
 
 mod ahead;
 

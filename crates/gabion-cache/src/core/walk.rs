@@ -184,9 +184,9 @@ impl Core {
         (0..self.shard_count()).map(each).sum()
     }
 
-    /// Calls `take` with each key of a table, some at a time, beside running writers. Each key that is there from begin
-    /// to end is given, and given twice only when others are removed meanwhile.
-    pub fn keys(&self, record: &Record, take: impl FnMut(&[u8])) {
+    /// Calls `take` with each key of a table, some at a time, beside running writers, until it breaks off. Each key
+    /// that is there from begin to end is given, and given twice only when others are removed meanwhile.
+    pub fn keys(&self, record: &Record, take: impl FnMut(&[u8]) -> ControlFlow<()>) {
         let visit = |locked: &mut Locked<'_>, places: &[Place], keys: &mut Vec<Vec<u8>>| {
             let now = if locked.state.wheel.entries > 0 { self.now() } else { 0 };
             let mut buf = ReadBuf::new();
@@ -197,9 +197,6 @@ impl Core {
             }
         };
         let take = RefCell::new(take);
-        self.walk(&mut Vec::new(), visit, |keys| {
-            keys.drain(..).for_each(|key| take.borrow_mut()(&key));
-            ControlFlow::Continue(())
-        });
+        self.walk(&mut Vec::new(), visit, |keys| keys.drain(..).try_for_each(|key| take.borrow_mut()(&key)));
     }
 }

@@ -24,6 +24,8 @@ mod room;
 
 mod stress;
 
+mod terms;
+
 mod time;
 
 mod trades;

@@ -41,32 +41,58 @@ pub(crate) fn roughly(clock: &dyn Clock) -> u64 {
     millis(clock.roughly())
 }
 
-/// The system's clocks: the monotonic one, and the time of day.
+/// Microseconds that tests have let pass, for all of the system's clocks.
+static PASSED: AtomicU64 = AtomicU64::new(0);
+
+/// See [`testing::advance`](crate::testing::advance).
+pub(crate) fn advance(by: Duration) {
+    let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+    // Relaxed: who is to see the new time is told of it in another way, as by the call that let it pass.
+    let _ = PASSED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |passed| Some(passed.saturating_add(by)));
+}
+
+/// The system's clocks: the monotonic one, and the time of day. Both are ahead by what
+/// [`testing::advance`](crate::testing::advance) has let pass since the clock was made.
 #[derive(Debug)]
 pub struct SystemClock {
     start: Duration,
+    /// [`PASSED`] at the start.
+    passed: u64,
+}
+
+impl SystemClock {
+    /// A time by the system, and what tests have let pass.
+    #[inline]
+    fn ahead(&self, time: Duration) -> Duration {
+        // Relaxed: see `advance`.
+        match PASSED.load(Ordering::Relaxed) - self.passed {
+            0 => time,
+            micros => time.saturating_add(Duration::from_micros(micros)),
+        }
+    }
 }
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self { start: os::steady_time() }
+        // Relaxed: see `advance`.
+        Self { start: os::steady_time(), passed: PASSED.load(Ordering::Relaxed) }
     }
 }
 
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Duration {
-        os::steady_time().saturating_sub(self.start)
+        self.ahead(os::steady_time().saturating_sub(self.start))
     }
 
     #[inline]
     fn roughly(&self) -> Duration {
         // The last tick may have been before the start.
-        os::steady_time_roughly().saturating_sub(self.start)
+        self.ahead(os::steady_time_roughly().saturating_sub(self.start))
     }
 
     fn wall(&self) -> Duration {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+        self.ahead(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 }
 

@@ -10,5 +10,5 @@ mod clock;
 mod wheel;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub(crate) use clock::{LATE, now, roughly};
+pub(crate) use clock::{LATE, advance, now, roughly};
 pub(crate) use wheel::{Due, Hooks, NEVER, Timers, Wheel};
