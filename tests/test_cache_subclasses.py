@@ -145,6 +145,8 @@ CALLS_OF_CACHES: dict[str, Callable[[Any], Any]] = {
     "drop_table": lambda c: c.drop_table("t"),
     "expire": lambda c: c.expire(),
     "on_evict": lambda c: c.on_evict(lambda key, value: None),
+    "save": lambda c: c.save("cache.pile"),
+    "load": lambda c: c.load("cache.pile"),
 }
 
 

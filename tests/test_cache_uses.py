@@ -297,11 +297,51 @@ def test_a_table_takes_over_the_times_that_it_is_not_given() -> None:
         left = table.expires_in("k")
         least = min((span for span in expected if span is not None), default=float("inf"))
         assert left == least or least - 2 < left < least, name
-    assert cache.table("both", ttl=1).ttl == 300
     free = Cache("1 MiB").table("t")
     assert (free.ttl, free.idle) == (None, None)
     shown = inspect.signature(cache.table).parameters
     assert str(shown["ttl"]).endswith("= <as the cache>")
+
+
+def test_a_table_that_is_there_keeps_its_settings() -> None:
+    """Others that were asked for were dropped without a word."""
+    cache = Cache("1 MiB", ttl="5 min")
+    table = cache.table("p", ttl=5, max_bytes="64 KiB")
+    table["k"] = 1
+    same: list[dict[str, Any]] = [
+        {}, {"ttl": 5}, {"ttl": "5 s"}, {"max_bytes": 65536}, {"idle": None}, {"idle": float("inf")},
+        {"ttl": datetime.timedelta(seconds=5), "max_bytes": "64 KiB", "idle": None}, {"max_bytes": None},
+    ]  # fmt: skip
+    for given in same:
+        assert cache.table("p", **given) is table, given
+    other: dict[str, dict[str, Any]] = {
+        r"'p' with ttl=5.0, not ttl=500.0: ask": {"ttl": 500},
+        "ttl=5.0, not ttl=None": {"ttl": None},
+        "max_bytes=65536, not max_bytes=131072": {"max_bytes": "128 KiB", "ttl": 5},
+        "idle=None, not idle=3.0": {"idle": 3},
+        "ttl=5.0, idle=None, not ttl=6.0, idle=1.0": {"ttl": 6, "idle": 1},
+        "max_bytes=1000 counts bytes": {"max_bytes": 1000},
+        "ttl='soon'": {"ttl": "soon"},
+    }
+    for text, given in other.items():
+        with pytest.raises(ValueError, match=text):
+            cache.table("p", **given)
+    assert (table.ttl, table["k"]) == (5, 1)
+    # One that nobody holds is there all the same.
+    del table
+    with pytest.raises(ValueError, match=r"ttl=5.0, not ttl=6.0"):
+        cache.table("p", ttl=6)
+    assert cache.drop_table("p")
+    assert cache.table("p", ttl=6).ttl == 6
+    # More than the cache has is as much as the cache has.
+    whole = cache.table("whole")
+    for limit in ("1 MiB", "1 GiB"):
+        assert cache.table("whole", max_bytes=limit) is whole
+    with pytest.raises(ValueError, match="max_bytes=1048576, not max_bytes=4096"):
+        cache.table("whole", max_bytes=4096)
+    for ttl in (0.1, 1 / 3, 1e10 / 7, "0.3 weeks"):
+        own = cache.table(str(ttl), ttl=ttl)
+        assert cache.table(str(ttl), ttl=ttl) is cache.table(str(ttl), ttl=own.ttl) is own
 
 
 def test_how_long_a_value_lives_on(cache: Cache) -> None:

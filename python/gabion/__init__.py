@@ -35,6 +35,7 @@ _LATER = {
     "monitor": "gabion.monitor",
     "numpy": "gabion.numpy",
     "streams": "gabion.streams",
+    "testing": "gabion.testing",
     "typing": "gabion.typing",
 }
 

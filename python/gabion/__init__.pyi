@@ -2,6 +2,7 @@ from gabion import memory as memory
 from gabion import monitor as monitor
 from gabion import numpy as numpy
 from gabion import streams as streams
+from gabion import testing as testing
 from gabion import typing as typing
 from gabion._native import ClosedError as ClosedError
 from gabion._native import CodecError as CodecError

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from gabion._native import CacheTable, ClosedError
+
 
 class AsCache(enum.Enum):
     """What is left out: other than None, which means without end."""
@@ -30,6 +32,29 @@ def times_of_table(cache: tuple[int | None, float | None, float | None], ttl: An
     """Return a new table's own ttl and idle time: what it was given, or else what the cache's settings are."""
     _limit, own_ttl, own_idle = cache
     return own_ttl if ttl is AS_CACHE else ttl, own_idle if idle is AS_CACHE else idle
+
+
+def other_settings(table: CacheTable, cache: CacheTable, max_bytes: Any, ttl: Any, idle: Any) -> str | None:
+    """Say which settings are given that are other than a table's, if there are any."""
+    if max_bytes is None and ttl is AS_CACHE and idle is AS_CACHE:
+        return None
+    asked = CacheTable._settings_of(max_bytes, None if ttl is AS_CACHE else ttl, None if idle is AS_CACHE else idle)
+    try:
+        there, most = CacheTable._settings.__get__(table), CacheTable._table_stats(cache).max_bytes
+    except ClosedError:  # closed or dropped just now, by another thread
+        return None
+    # A limit above the cache's counts as the cache's.
+    limits = [most if limit is None else min(limit, most) for limit in (asked[0], there[0])]
+    each = (
+        ("max_bytes", max_bytes is None, *limits),
+        ("ttl", ttl is AS_CACHE, asked[1], there[1]),
+        ("idle", idle is AS_CACHE, asked[2], there[2]),
+    )
+    other = [(word, wanted, has) for word, left_out, wanted, has in each if not left_out and wanted != has]
+    if not other:
+        return None
+    has, wanted = (", ".join(f"{word}={one[at]}" for word, *one in other) for at in (1, 0))
+    return f"there is a table {table.name!r} with {has}, not {wanted}: ask for it by its name alone, or drop it first"
 
 
 def pairs_of(given: Any) -> Iterator[tuple[Any, Any]]:

@@ -20,11 +20,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from gabion._arguments import AS_CACHE, check_name, given_of_put, pairs_of, takes_reason, times_of_table
+from gabion._arguments import AS_CACHE, check_name, given_of_put, other_settings, pairs_of, takes_reason, times_of_table
 from gabion._flights import MISSING, Flights
 from gabion._making import Maker, is_asynchronous
 from gabion._memoize import drop_memoized, memoized
 from gabion._native import CacheStats, CacheTable, ClosedError
+from gabion._saving import Saver
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -391,7 +392,7 @@ class Table(Maker[_K, _V]):
             return f"<{named}, not set up>"
 
 
-class Cache(Table[_K, _V]):
+class Cache(Saver, Table[_K, _V]):
     """A cache of at most ``max_bytes`` (int, or text such as "64 MiB"), keys, headers, index and pages included.
 
     ``max_bytes`` counts bytes, not entries: from 4 KiB up, or 0 for a cache that refuses every put. ``ttl`` is how
@@ -446,6 +447,8 @@ class Cache(Table[_K, _V]):
         # Taken again by the same thread where the collector runs code of others meanwhile.
         self._gabion_lock = threading.RLock()
         self._gabion_memoized = itertools.count(1)
+        # Tables that load() has made, until somebody asks for them.
+        self._gabion_loaded: set[str] = set()
         self._gabion_number = next(_numbers)
         _caches[id(self)] = self
 
@@ -474,19 +477,32 @@ class Cache(Table[_K, _V]):
 
         It shares the cache's budget; ``max_bytes`` (4 KiB or more, or 0) limits it to a part, by default to all of it.
         ``ttl`` and ``idle`` are those of the cache unless they are given; None means without end. A table that exists
-        keeps its settings. A cache has at most 65,535 tables at one time, dropped ones that are still held included;
-        one more is an OverflowError.
+        keeps its settings: others that are given are a ValueError. A cache has at most 65,535 tables at one time,
+        dropped ones that are still held included; one more is an OverflowError.
 
         Tables hold other types than the cache; ``pages: gabion.Table[int, Page] = cache.table("pages")`` names them for
         type checkers.
         """
         CacheTable._check(self)
         check_name(name)
+        if not name:
+            raise ValueError("a table needs a name; the cache itself is the one without")
+        with self._gabion_lock:
+            table = self._gabion_table(name, max_bytes, ttl, idle)
+            wrong = other_settings(table, self, max_bytes, ttl, idle)
+            if wrong and name not in self._gabion_loaded:
+                raise ValueError(wrong)
+            self._gabion_loaded.discard(name)
+            if wrong:
+                CacheTable._drop_table(self, name)
+                table = self._gabion_table(name, max_bytes, ttl, idle)
+            return table
+
+    def _gabion_table(self, name: str, max_bytes: Any = None, ttl: Any = AS_CACHE, idle: Any = AS_CACHE) -> Table:
+        """Return the table of a name, with the settings that it has."""
         with self._gabion_lock:
             table = self._gabion_tables.get(name)
             if table is None or table.closed:
-                if not name:
-                    raise ValueError("a table needs a name; the cache itself is the one without")
                 table = Table.__new__(Table)
                 times = times_of_table(CacheTable._settings.__get__(self), ttl, idle)
                 CacheTable._set_up_in(table, self, name, max_bytes, *times)

@@ -12,6 +12,8 @@
 //! | `flights` | a value that is being made: in one step, what must not be interrupted |
 //! | `making` | the value of a key that has none: who runs the factory, and what becomes of the value |
 //! | `many` | many keys in one call |
+//! | `saving` | entries that outlast their cache |
+//! | `testing` | time that passes for tests |
 //! | `table` | the everyday methods |
 //! | `hot` | `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, a memoized function's look; written against the C API |
 
@@ -35,6 +37,10 @@ mod making;
 
 mod many;
 
+mod saving;
+
+mod testing;
+
 mod table;
 
 mod hot;
@@ -51,5 +57,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     sweeper::register(m)?;
     flights::register(m)?;
     m.add_class::<making::Making>()?;
+    m.add_function(wrap_pyfunction!(testing::_advance, m)?)?;
     hot::install(&m.py().get_type::<state::CacheTable>())
 }

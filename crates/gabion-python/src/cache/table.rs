@@ -16,7 +16,7 @@ use super::making::Making;
 use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, former, missing, nothing, set_results};
 use super::stats::{CacheStats, cache_stats};
-use super::{arguments, key, many, options};
+use super::{arguments, key, many, options, saving};
 use crate::codec::Codec;
 use crate::errors::exception;
 use crate::figures::Figure;
@@ -50,9 +50,8 @@ impl CacheTable {
         policy: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let max_bytes = size::limit("max_bytes", max_bytes, "entries", LEAST)?;
-        let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
+        let table = options_of(None, ttl, idle)?;
         let codec = Codec::new(py, None)?;
-        let table = TableOptions { max_bytes: None, ttl, idle };
         let (policy, shards) = (options::policy(policy)?, crate::pile::shards(py)?);
         let settings = CacheOptions { max_bytes, policy, shards, table, ..CacheOptions::default() };
         let cache = Cache::with_options(&settings).map_err(|error| crate::pile::not_made(py, "cache", &error))?;
@@ -74,9 +73,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let py = cache.py();
         let above = cache.get().open(py)?;
-        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, "entries", LEAST)).transpose()?;
-        let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
-        let table = above.shared.store.cache.table(name, TableOptions { max_bytes, ttl, idle });
+        let table = above.shared.store.cache.table(name, options_of(max_bytes, ttl, idle)?);
         let too_many = "a cache has at most 65535 tables at one time, dropped ones that are still held included: drop those \
                         that are not needed";
         let too_many = || exception(&py.get_type::<PyOverflowError>(), too_many);
@@ -297,14 +294,30 @@ impl CacheTable {
     /// How the table was made: its limit in bytes, and its ttl and idle time in seconds.
     #[getter]
     fn _settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let TableOptions { max_bytes, ttl, idle } = self.open(py)?.table.options();
-        let none = || py.None().into_bound(py);
-        let span = |span: Option<Duration>| match span {
-            Some(span) => PyResult::Ok(result::float(py, span.as_secs_f64())?.into_any()),
-            None => Ok(none()),
-        };
-        let limit = max_bytes.map_or_else(|| Ok(none()), |bytes| result::number(py, bytes))?;
-        result::tuple(py, [limit, span(ttl)?, span(idle)?].into_iter())
+        settings(py, &self.open(py)?.table.options())
+    }
+
+    /// As _settings, of a table that would be made with these.
+    #[staticmethod]
+    fn _settings_of<'py>(
+        py: Python<'py>,
+        max_bytes: Option<&Bound<'py, PyAny>>,
+        ttl: Option<&Bound<'py, PyAny>>,
+        idle: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        settings(py, &options_of(max_bytes, ttl, idle)?)
+    }
+
+    /// Hands out each entry with all that stands with it: see `saving`. Returns how many were taken.
+    #[pyo3(signature = (number, take, refuse, /))]
+    fn _each(&self, number: &Bound<'_, PyAny>, take: &Bound<'_, PyAny>, refuse: &Bound<'_, PyAny>) -> PyResult<Figure> {
+        saving::each(self.open(number.py())?, number, take, refuse).map(Figure)
+    }
+
+    /// Takes in what _each() has handed out, and returns whether it was stored.
+    #[pyo3(signature = (entry, /))]
+    fn _take_in(&self, entry: &Bound<'_, PyAny>) -> PyResult<bool> {
+        saving::take_in(self.open(entry.py())?, entry)
     }
 
     #[getter]
@@ -422,6 +435,28 @@ impl CacheTable {
             drop(callback);
         }
     }
+}
+
+/// What a table is to be made with.
+fn options_of(
+    max_bytes: Option<&Bound<'_, PyAny>>,
+    ttl: Option<&Bound<'_, PyAny>>,
+    idle: Option<&Bound<'_, PyAny>>,
+) -> PyResult<TableOptions> {
+    let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, "entries", LEAST)).transpose()?;
+    let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
+    Ok(TableOptions { max_bytes, ttl, idle })
+}
+
+/// What a table was made with, as Python sees it.
+fn settings<'py>(py: Python<'py>, options: &TableOptions) -> PyResult<Bound<'py, PyTuple>> {
+    let none = || py.None().into_bound(py);
+    let span = |span: Option<Duration>| match span {
+        Some(span) => PyResult::Ok(result::float(py, span.as_secs_f64())?.into_any()),
+        None => Ok(none()),
+    };
+    let limit = options.max_bytes.map_or_else(|| Ok(none()), |bytes| result::number(py, bytes))?;
+    result::tuple(py, [limit, span(options.ttl)?, span(options.idle)?].into_iter())
 }
 
 impl CacheTable {

@@ -1,0 +1,96 @@
+//! Entries that outlast their cache: handed out with all that stands with them, and taken in.
+//!
+//! As tuples of plain objects, because they lie in files: the number of the table, key, value, when the value ends,
+//! when it does however often it is used, its idle time, the time to live that a touch restarts, its priority. Moments
+//! are milliseconds since 1970, spans milliseconds; None is without end, and the table's own where touch() restarts
+//! that; -1 is a touch that restarts none.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use gabion_cache::{PutResult, ReadBuf, Span, Terms};
+use pyo3::prelude::*;
+
+use super::key;
+use super::state::{Inner, nothing};
+use crate::meanwhile::Meanwhile;
+use crate::result;
+
+/// A touch that restarts no time to live.
+const NONE: i64 = -1;
+
+type Entry<'py> =
+    (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<u64>, Option<u64>, Option<u64>, Option<i64>, i8);
+
+/// Calls `take` with each entry of a table, which is called `number` there, and `refuse` with the error of one that
+/// cannot be built or taken. Returns how many were taken. Other threads run meanwhile.
+pub(super) fn each(
+    inner: &Inner,
+    number: &Bound<'_, PyAny>,
+    take: &Bound<'_, PyAny>,
+    refuse: &Bound<'_, PyAny>,
+) -> PyResult<u64> {
+    let py = number.py();
+    let (mut buf, mut meanwhile, mut taken) = (ReadBuf::new(), Meanwhile::new(), 0);
+    let mut one = |key: &[u8]| -> PyResult<()> {
+        inner.check(py)?;
+        let Some((value, terms)) = inner.table.peek_with_terms(key, &mut buf) else {
+            return nothing::<()>(py, &buf).map(drop);
+        };
+        let (value, length) = (inner.shared.codec.decode(py, value), value.len());
+        // A long one counts in the cache's memory as long as it is held.
+        buf.let_go();
+        let told = value.and_then(|value| take.call1((entry(number, key, value, &terms)?,)));
+        match told {
+            Ok(_) => taken += 1,
+            Err(error) => refuse.call1((error.into_value(py),)).map(drop)?,
+        }
+        meanwhile.step(py, length)
+    };
+    let mut failed = Ok(());
+    inner.table.for_each_key_until(|key| {
+        failed = one(key);
+        if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    failed?;
+    meanwhile.end(py)?;
+    Ok(taken)
+}
+
+fn entry<'py>(number: &Bound<'py, PyAny>, key: &[u8], value: Py<PyAny>, terms: &Terms) -> PyResult<Bound<'py, PyAny>> {
+    let py = number.py();
+    let millis = |time: Option<Duration>| match time {
+        Some(time) => result::number(py, time.as_millis() as u64),
+        None => Ok(py.None().into_bound(py)),
+    };
+    let touch = match terms.touch {
+        Span::Table => millis(None)?,
+        Span::Never => result::signed(py, NONE)?,
+        Span::Of(own) => millis(Some(own))?,
+    };
+    let (ends, expires, idle) = (millis(terms.ends_at)?, millis(terms.expires_at)?, millis(terms.idle)?);
+    let (key, priority) = (key::read(py, key)?, result::signed(py, terms.priority.into())?);
+    let all = [number.clone(), key, value.into_bound(py), ends, expires, idle, touch, priority];
+    Ok(result::tuple(py, all.into_iter())?.into_any())
+}
+
+/// Stores what [`each`] has handed out, if its key has no value and its time is not over. Whether it was stored.
+pub(super) fn take_in(inner: &Inner, entry: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = entry.py();
+    let (_, key, value, ends, expires, idle, touch, priority): Entry<'_> = entry.extract()?;
+    let span = |millis: Option<u64>| millis.map(Duration::from_millis);
+    let touch = match touch {
+        None => Span::Table,
+        Some(own) => u64::try_from(own).map_or(Span::Never, |own| Span::Of(Duration::from_millis(own))),
+    };
+    let terms = Terms { ends_at: span(ends), expires_at: span(expires), idle: span(idle), touch, priority };
+    key::with(&key, |key| {
+        inner.encoded(&value, |value| {
+            // The object's own code may have closed the cache.
+            inner.check(py)?;
+            let result = inner.table.add_with_terms(key, value, &terms);
+            inner.watch(ends.is_some() || matches!(touch, Span::Of(_)));
+            Ok(result.is_some_and(PutResult::is_stored))
+        })
+    })
+}

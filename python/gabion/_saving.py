@@ -1,0 +1,161 @@
+"""Entries of a cache in a file, for the next process.
+
+The file is that of a pile. Its root is a dict of ``KIND``: the version of what follows, and ``"tables"``: the name,
+limit, ttl and idle time of each. All its other objects are entries: see saving.rs. Their first item is the number of
+their table, 0 for the cache's own.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, cast
+
+from gabion._native import CacheTable, ClosedError, CorruptFileError, Pile
+
+if TYPE_CHECKING:
+    from gabion._protocols import Path, Types
+    from gabion.cache import Cache, Table
+
+_KIND = "gabion.Cache"
+_VERSION = 1
+
+# Tables of memoized functions: their numbers, and the classes of their arguments, are others in the next process.
+_MEMOIZED = "memoize:"
+
+
+class _LeftOut:
+    """Counts the entries that cannot be built or stored, and warns of them once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, error: BaseException) -> None:
+        """Leave an entry out, unless the error is not the entry's."""
+        if not isinstance(error, Exception) or isinstance(error, (MemoryError, ClosedError, CorruptFileError)):
+            raise error
+        self.count += 1
+        # Its text alone: the error itself holds what its traceback leads to.
+        self.first = self.first or f"{type(error).__qualname__}: {error}"
+
+    def warn(self, call: str) -> None:
+        """Tell how many there were."""
+        if self.count:
+            entries = "1 entry was" if self.count == 1 else f"{self.count} entries were"
+            text = f"{call}(): {entries} left out that cannot be built or stored; the first: {self.first}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+class Saver:
+    """A cache as far as it outlasts its process."""
+
+    def save(self, path: Path, /) -> int:
+        """Write all entries to a file, for load() in the next process, and return how many there were.
+
+        Keys, values, priorities, and times: when each ends, its idle time, what touch() restarts; entries of tables,
+        too, with the tables' own settings. Not those of memoized functions, and no figures, nor what the policy knows.
+        Other threads may use the cache meanwhile: an entry that is there from beginning to end is in the file, as it
+        was when its turn came. While it runs, it takes about as much memory again as the entries.
+
+        The file is that of a Pile, and written by Pile.save(): aside, and it gets its name when it is complete and on
+        the disk, so that there is always the one before or the new one. It raises what that raises: BlockingIOError,
+        CorruptFileError where there is another file in its place, and the system's OSError. Entries that cannot be
+        built or stored again are left out, with one RuntimeWarning.
+
+        >>> import gabion, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "cache.pile")
+        >>> cache = gabion.Cache("64 MiB", ttl=300)
+        >>> cache["stone"] = {"bytes": 4194304}
+        >>> cache.save(path)
+        1
+        >>> again = gabion.Cache("64 MiB", ttl=300)
+        >>> again.load(path)
+        1
+        >>> again["stone"]
+        {'bytes': 4194304}
+        """
+        cache = cast("Cache", self)
+        os.fspath(path)
+        CacheTable._check(cache)
+        left_out = _LeftOut()
+        with Pile() as pile:
+            count = _write(cache, pile, left_out)
+            pile.save(path)
+        left_out.warn("save")
+        return count
+
+    def load(self, path: Path, /, types: Types | None = None) -> int:
+        """Put in the entries of a file that save() has written, and return how many were stored.
+
+        ``types`` says which classes may be built, as it does for Pile(path=..., types=...): without it, plain values
+        and harmless classes of the standard library. What has ended meanwhile is left out, and idle times have gone on.
+        A key that has a value keeps it; entries evict others, and are refused, as if they were put. Tables that are not
+        there are made, with the settings that they had. One that is there keeps its own; and one that load() has made
+        is made anew, empty, by the first table() that asks for others.
+
+        Entries that cannot be built, because their class is gone or is not in ``types``, are left out, with one
+        RuntimeWarning that tells how many. Raises FileNotFoundError where there is no file, CorruptFileError for a
+        damaged one, and ValueError for a pile's that no cache has saved: what was stored before that stays. All are
+        OSErrors and ValueErrors: a program that begins without them catches both.
+        """
+        cache = cast("Cache", self)
+        CacheTable._check(cache)
+        left_out, stored = _LeftOut(), 0
+        with Pile(path=path, types=types, read_only=True) as pile:
+            root, tables = pile.root, _tables_of(cache, pile, path)
+            for pointer in pile:
+                if pointer == root:
+                    continue
+                try:
+                    entry: Any = pile.get(pointer)
+                    stored += CacheTable._take_in(tables[entry[0]], entry)
+                except Exception as error:
+                    left_out.add(error)
+        left_out.warn("load")
+        return stored
+
+
+def _write(cache: Cache, pile: Pile, left_out: _LeftOut) -> int:
+    """Put all entries into a pile, and say at its root what they are."""
+    names = [name for name in CacheTable._table_names.__get__(cache) if name and not name.startswith(_MEMOIZED)]
+    tables: list[Table] = []
+    settings: list[tuple[Any, ...]] = []
+    for name in names:
+        table = cache._gabion_table(name)
+        try:
+            settings.append((name, *CacheTable._settings.__get__(table)))
+            tables.append(table)
+        except ClosedError:  # dropped just now
+            CacheTable._check(cache)
+    pile.root = pile.put({"kind": _KIND, "version": _VERSION, "tables": settings})
+    count = CacheTable._each(cache, 0, pile.put, left_out.add)
+    for number, table in enumerate(tables, 1):
+        try:
+            count += CacheTable._each(table, number, pile.put, left_out.add)
+        except ClosedError:
+            CacheTable._check(cache)
+    return count
+
+
+def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
+    """Find or make the tables that a file names, in its order. ValueError where the file is no cache's."""
+    shown = os.fsdecode(path)
+    try:
+        root = pile.root
+        head = {} if root is None else pile.get(root)
+        if head["kind"] != _KIND:
+            raise ValueError
+        version, described = head["version"], head["tables"]
+        names: list[tuple[str, Any, Any, Any]] = [(name + "", *settings) for name, *settings in described]
+    except (LookupError, TypeError, ValueError):
+        raise ValueError(f"{shown!r} is the file of a pile, but none that Cache.save() has written") from None
+    if version != _VERSION:
+        raise ValueError(f"{shown!r} was saved by another version of gabion: its format is {version!r}, not {_VERSION}")
+    found: list[Table] = [cache]
+    for name, limit, ttl, idle in names:
+        with cache._gabion_lock:
+            if name not in CacheTable._table_names.__get__(cache):
+                cache._gabion_loaded.add(name)
+            found.append(cache._gabion_table(name, limit, ttl, idle))
+    return found
