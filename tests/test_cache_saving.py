@@ -402,6 +402,32 @@ def test_a_closed_cache(path: Path) -> None:
     assert Cache("1 MiB").load(path, types="*") == 100
 
 
+def test_a_table_that_is_dropped_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, other = Cache("1 MiB"), Cache("1 MiB")
+    dropping: Cache | None = None
+
+    def drop() -> Moody:
+        if dropping is not None:
+            dropping.drop_table("t")
+        return Moody()
+
+    drop.__qualname__ = "moody"
+    for number in range(10):
+        cache.table("t")[number] = Moody()
+    cache["k"] = 1
+    cache.save(path)
+    monkeypatch.setitem(globals(), "moody", drop)
+    dropping = other
+    assert other.load(path, types="*") == 1
+    assert (other["k"], other.tables()) == (1, [])
+    # Those that were put before refer to the function that there was.
+    for number in range(10):
+        cache.table("t")[number] = Moody()
+    dropping = cache
+    assert cache.save(path) <= 2
+    assert cache.tables() == []
+
+
 def test_a_subclass(path: Path) -> None:
     class Sessions(Cache):
         max_bytes = ttl = stats = tables = None  # type: ignore[assignment]

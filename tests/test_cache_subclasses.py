@@ -121,6 +121,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "keys": lambda c: c.keys(),
     "items": lambda c: list(c.items()),
     "values": lambda c: list(c.values()),
+    "size_of": lambda c: c.size_of("k"),
     "get_many": lambda c: c.get_many(["k"]),
     "put_many": lambda c: c.put_many({"k": 1}),
     "remove_many": lambda c: c.remove_many(["k"]),

@@ -344,6 +344,28 @@ def test_a_table_that_is_there_keeps_its_settings() -> None:
         assert cache.table(str(ttl), ttl=ttl) is cache.table(str(ttl), ttl=own.ttl) is own
 
 
+def test_what_an_entry_takes(cache: Cache) -> None:
+    table = cache.table("t", ttl=60)
+    for number in range(120):
+        table["k" * number] = cache["k" * number, 7] = b"x" * (number * number * number // 20)
+    cache.put("timed", 1, ttl=5, idle=3)
+    cache["long"] = b"x" * 2_000_000
+    sizes = [each.size_of(key) for each in (cache, table) for key in each]
+    assert sum(sizes) == cache.stats().bytes
+    assert sum(map(table.size_of, table)) == table.stats().bytes
+    assert 2_000_000 < cache.size_of("long") < 2_100_000
+    cache.put("over", 1, ttl=0)
+    for key in ("over", "never", ("t", 5)):
+        with pytest.raises(KeyError):
+            cache.size_of(key)
+    with pytest.raises(TypeError, match="float"):
+        cache.size_of(1.5)
+    assert cache.stats().hits == cache.stats().misses == 0
+    cache.drop_table("t")
+    with pytest.raises(gabion.ClosedError):
+        table.size_of("k")
+
+
 def test_how_long_a_value_lives_on(cache: Cache) -> None:
     forever = float("inf")
     table = cache.table("t", ttl=100)

@@ -110,6 +110,9 @@ class Saver:
                 try:
                     entry: Any = pile.get(pointer)
                     stored += CacheTable._take_in(tables[entry[0]], entry)
+                except ClosedError:
+                    # Or the entry's table was dropped meanwhile.
+                    CacheTable._check(cache)
                 except Exception as error:
                     left_out.add(error)
         left_out.warn("load")

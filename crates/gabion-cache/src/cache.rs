@@ -357,6 +357,12 @@ impl Table {
         self.core.expires_in(&self.record, key)
     }
 
+    /// Bytes that a key's entry takes of the limit: key, value, header, rounding, and its part of the index. Those of
+    /// all entries add up to [`CacheStats::bytes`]. Neither counted nor seen by the eviction policy.
+    pub fn size_of(&self, key: &[u8]) -> Option<u64> {
+        self.core.size_of(&self.record, key)
+    }
+
     /// Stores a copy of `value`. Constant time, but that it may have to make room for it. What is not stored, because
     /// it is too large or of too low a priority, removes the key's earlier value all the same: ask
     /// [`PutResult::is_stored`].

@@ -268,6 +268,14 @@ impl Core {
         (left > 0).then(|| Duration::from_millis(left))
     }
 
+    /// Bytes that a key's entry is charged.
+    pub fn size_of(&self, record: &Record, key: &[u8]) -> Option<u64> {
+        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let mut locked = self.lock_only(shard);
+        let id = locked.shard.find(&mut locked.state, self.ground(), &image, hash)?;
+        (!self.is_over(&locked, id)).then(|| locked.weight(id))
+    }
+
     pub fn remove(&self, record: &Record, key: &[u8]) -> bool {
         let sought = self.sought(record, key).filter(|_| !record.is_dropped());
         let Some((image, hash, shard)) = sought else { return false };

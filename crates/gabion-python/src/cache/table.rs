@@ -221,6 +221,21 @@ impl CacheTable {
         key::with(key, |key| Ok(inner.table.touch(key, span)))
     }
 
+    /// Bytes that the key's entry takes of max_bytes: key, value, header, rounding, and its part of the index. Those of
+    /// all entries add up to stats().bytes. Counts as no use. Raises KeyError when there is no value.
+    ///
+    /// >>> import gabion
+    /// >>> cache = gabion.Cache("64 MiB")
+    /// >>> cache["stone"] = b"x" * 1000
+    /// >>> 1000 < cache.size_of("stone") == cache.stats().bytes
+    /// True
+    #[pyo3(signature = (key, /))]
+    fn size_of(&self, key: &Bound<'_, PyAny>) -> PyResult<Figure> {
+        let inner = self.open(key.py())?;
+        let size = key::with(key, |key| Ok(inner.table.size_of(key)))?;
+        size.map(Figure).ok_or_else(|| missing(key))
+    }
+
     /// The values of many keys, as a dict without the missing ones, each built anew. Faster than single gets in a cache
     /// that is larger than the processor's, because memory is prefetched. Takes time linear in the keys and values.
     ///
