@@ -170,6 +170,9 @@ with gabion.Image.open("photo.jpg", max_size=(150, None)) as image:
 keys: gabion.Cache[tuple[int, bytes] | UUID, int] = gabion.Cache(numbers[0])
 pages: gabion.Table[str, Person] = sizes.table("pages", max_bytes=numbers[0])
 assert_type(pages["a"], Person)
+assert_type(keys.save("cache.pile") + keys.load("cache.pile", types=[Person]) + pages.size_of("a"), int)
+gabion.testing.advance("1 h")
+gabion.testing.advance(0.5)
 gabion.numpy.install(min_bytes=numbers[0])
 leaks = gabion.memory.Leaks()
 calls: list[gabion.memory.Call] = [leak.stack[0] for leak in leaks]

@@ -171,3 +171,25 @@ fn there_may_be_as_many_tables_as_there_are_numbers() {
     assert_eq!((cache.tables().len(), cache.stats().entries), (usize::from(u16::MAX) - 98, 65_436));
     cache.validate().unwrap();
 }
+
+#[test]
+fn what_entries_take_adds_up() {
+    let cache = Cache::new(16 << 20).unwrap();
+    let tables = [cache.default_table().clone(), table(&cache, "t")];
+    for number in 0..200_u32 {
+        for table in &tables {
+            let options = if number % 3 == 0 { ttl(60_000) } else { PutOptions::default() };
+            table.put(&number.to_le_bytes(), &vec![7; number.pow(2) as usize], &options);
+        }
+    }
+    for table in &tables {
+        let mut sum = 0;
+        table.for_each_key(|key| sum += table.size_of(key).unwrap());
+        assert_eq!(sum, table.stats().bytes);
+    }
+    assert_eq!(tables.iter().map(|table| table.stats().bytes).sum::<u64>(), cache.stats().bytes);
+    cache.put(b"over", b"", &ttl(0));
+    assert_eq!((cache.size_of(b"over"), cache.size_of(b"never"), cache.stats().misses), (None, None, 0));
+    cache.drop_table("t");
+    assert_eq!(tables[1].size_of(&7_u32.to_le_bytes()), None);
+}
