@@ -2,6 +2,9 @@
 test plays it with random bytes, a fuzz target with its own.
 """
 
+from datetime import date
+from math import inf
+from struct import unpack
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +29,7 @@ class Keys(Script):
         return self.data[self.at - count : self.at]
 
     def key(self, depth: int = 0) -> Any:
-        kind = self.below(9 if depth < 60 else 7)
+        kind = self.below(11 if depth < 60 else 9)
         if kind == 0:
             return self.take(self.below(20)).decode("latin-1")
         if kind == 1:
@@ -41,6 +44,12 @@ class Keys(Script):
             return [True, False, UUID(int=int.from_bytes(self.take(self.below(17)), "little"))][self.below(3)]
         if kind == 6:
             return [Text("text"), "text", Number(5), 5, b"text", "é", "\ud800", "石"][self.below(8)]
+        if kind == 7:
+            return [None, date(1 + self.below(9999), 1 + self.below(12), 1 + self.below(28))][self.below(2)]
+        if kind == 8:
+            # What is no number equals nothing in a dict, not even itself.
+            number = unpack("<d", self.take(8).ljust(8, b"\0"))[0]
+            return [number if number == number else inf, self.below(5) / 2][self.below(2)]
         return tuple(self.key(depth + 1) for _ in range(self.below(4)))
 
 
@@ -48,6 +57,8 @@ def kinds(key: Any) -> Any:
     """What a key is, its subclasses' names left out: `1 == True`, and `b"" != ""`."""
     if isinstance(key, tuple):
         return tuple(map(kinds, key))
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
     for base in (str, bytes, int):
         if isinstance(key, base):
             return base, base(key)

@@ -286,7 +286,10 @@ def test_text_that_is_no_whole_number_of_bytes(text: str, bytes: str) -> None:
             lambda cache: cache.memoize(key=5),
             "memoize(key=...) takes a function of the same arguments that returns a key, not int",
         ),
-        (lambda cache: cache.memoize(60)(5), "memoize() keeps the results of a function, not of int"),
+        (
+            lambda cache: cache.memoize(60),
+            "memoize() keeps the results of a function, not of int; pass times by name, as in ttl=60",
+        ),
         (lambda cache: cache.change("k", 5), "change() takes a function of the value that is there, not int"),
         (lambda cache: cache.change("absent", 5, 1), "change() takes a function of the value that is there, not int"),
         (

@@ -81,7 +81,7 @@ def test_what_fails_changes_nothing(cache: gabion.Cache) -> None:
     with pytest.raises(TypeError, match=r"change\(\) takes a function of the value that is there, not NoneType"):
         cache.change("n", None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="float"):
-        cache.incr(0.5)
+        cache.incr(1j)
     assert (cache["n"], len(cache)) == ("text", 1)
 
 

@@ -6,8 +6,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from many_threads import LOCKED
@@ -73,107 +72,6 @@ def test_put_says_what_became_of_it(cache):
     assert cache["k"] == 3
 
 
-class Colour(IntEnum):
-    RED = 1
-
-
-class Odd(str):
-    def __eq__(self, other):
-        return False
-
-    __hash__ = str.__hash__
-
-
-class Plain(str):
-    pass
-
-
-class OwnUuid(UUID):
-    pass
-
-
-class Tenants(UUID):
-    """A UUID that is another one for another tenant."""
-
-    __slots__ = ("tenant",)
-
-    def __init__(self, text, tenant):
-        super().__init__(text)
-        object.__setattr__(self, "tenant", tenant)
-
-    def __eq__(self, other):
-        return isinstance(other, Tenants) and (self.int, self.tenant) == (other.int, other.tenant)
-
-    def __hash__(self):
-        return hash((self.int, self.tenant))
-
-
-KEYS = [
-    "", "text", "ünïcode \U0001f40d", "\ud800 lone", b"", b"text", 0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1,
-    2**127 - 1, 2**127, -(2**127), -(2**127) - 1, 2**128 - 1, 2**128, -(2**128), 255 << 64, -(255 << 64), -(1 << 64),
-    10**100, -(10**100), UUID(int=5), UUID(int=2**128 - 1), (), ("",), ("", ""), (b"",), ((),), ((1,), 1), (1, (1,)),
-    ("a", 1, b"c", UUID(int=1)),
-]  # fmt: skip
-
-
-def test_keys_are_told_apart_as_a_dict_does(cache):
-    for number, key in enumerate(KEYS):
-        assert cache.put(key, number) is PutResult.INSERTED, key
-    for number, key in enumerate(KEYS):
-        assert cache[key] == number
-    assert sorted(map(repr, cache)) == sorted(map(repr, KEYS))
-    assert all(type(key) in {str, bytes, int, UUID, tuple} for key in cache)
-
-
-def test_equal_keys_are_one_key(cache):
-    cache[1] = "one"
-    assert cache[True] == "one"
-    assert cache[Colour.RED] == "one"
-    cache[(True, "x")] = "tuple"
-    assert cache[(1, Plain("x"))] == "tuple"
-    assert cache[(Colour.RED, "x")] == "tuple"
-    one = uuid4()
-    cache[one] = "uuid"
-    assert cache[UUID(str(one))] == "uuid"
-    assert cache[OwnUuid(str(one))] == "uuid"
-
-
-def test_a_uuid_that_compares_in_a_way_of_its_own_is_no_key(cache):
-    """Its methods were looked up by the same code as those of UUID, and it was taken for the plain one."""
-    one = uuid4()
-    cache[one] = "uuid"
-    cache[(one, 1)] = "tuple"
-    mine = Tenants(str(one), "mine")
-    for key in (mine, (mine, 1), ((mine,), 1)):
-        for call in (cache.get, cache.__contains__, cache.discard):
-            with pytest.raises(TypeError, match="Tenants, which compares in a way of its own"):
-                call(key)
-    assert (cache[one], cache[(one, 1)]) == ("uuid", "tuple")
-
-
-@pytest.mark.parametrize(
-    "key", [1.0, float("nan"), -0.0, None, [], {}, set(), object(), ("a", [1]), (1.5,), Odd("a"), bytearray(b"a")]
-)
-def test_other_keys_are_type_errors(cache, key):
-    for call in (cache.get, cache.__contains__, cache.discard, cache.touch):
-        with pytest.raises(TypeError, match="key is a str"):
-            call(key)
-    with pytest.raises(TypeError):
-        cache[key] = 1
-
-
-def test_deep_and_giant_keys(cache):
-    deep = ()
-    for _ in range(100):
-        deep = (deep,)
-    with pytest.raises(ValueError, match="nested"):
-        cache[deep] = 1
-    giant = "x" * 3_000_000
-    cache[giant] = "found"
-    assert cache[giant] == "found"
-    assert giant + "y" not in cache
-
-
 def test_many(cache):
     assert cache.put_many({number: str(number) for number in range(100)}, ttl=50) == 100
     assert cache.get_many([1, 2, 500]) == {1: "1", 2: "2"}
@@ -189,7 +87,7 @@ def test_get_many_gives_each_key_its_value_however_many_there_are(cache):
         asked = keys[:count]
         assert cache.get_many(iter(asked)) == {key: repr(key) for key in asked if keys.index(key) % 2 == 0}
     with pytest.raises(TypeError, match="a cache's key is"):
-        cache.get_many([*keys, 1.5])
+        cache.get_many([*keys, 1j])
 
 
 def test_time(cache):
@@ -537,12 +435,6 @@ def test_what_a_put_refuses_it_names(cache, wrong, error, text):
         with pytest.raises(error, match=text):
             call("k", 1, **wrong)
     assert "k" not in cache
-
-
-def test_a_key_with_an_item_that_is_none_is_told_so(cache):
-    for key in ((1.5,), ("a", (b"b", [])), (None, "a")):
-        with pytest.raises(TypeError, match=r"not a tuple with an item of type (float|list|NoneType); pass one"):
-            cache[key] = 1
 
 
 def test_a_share_of_hits(cache):

@@ -95,7 +95,8 @@ def test_what_is_no_key_is_told_of_key(of_tasks: bool) -> None:
             (1, {}),
             r"^memoize has no key for a part of what its key= returned, of type dict: return tuple\(sorted\(x\.items",
         ),
-        (object(), r"^memoize has no key for what its key= returned, of type object: return x\.id, "),
+        (object(), r"^memoize has no key for what its key= returned, of type object: return what stands for it$"),
+        (Thawed(), r"^memoize has no key for what .* of type Thawed.*: return \(type\(x\), x\.id\), if that is x$"),
         (
             (1, object()),
             r"^memoize has no key for a part of what its key= returned, of type object: return what stands for it",
@@ -143,34 +144,39 @@ def array() -> Any:
 
 
 ADVISED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "defaults": (Shop.price, (Shop(), 1), {}, "lambda self, amount, at=None: (self.id, amount, at)"),
+    "defaults": (Shop.price, (Shop(), 1), {}, "lambda self, amount, at=None: (type(self), self.id, amount, at)"),
     "floats": (
         Shop.price,
         (Shop(), 1.5, datetime(2026, 1, 1)),
         {},
-        "lambda self, amount, at=None: (self.id, amount, at)",
+        "lambda self, amount, at=None: (type(self), self.id, amount, at)",
     ),
-    "keywords": (Shop.keyword, (Shop(),), {"at": 2}, "lambda self, *, at=1.5, where='here': (self.id, at, where)"),
+    "keywords": (
+        Shop.keyword,
+        (Shop(),),
+        {"at": 2},
+        "lambda self, *, at=1.5, where='here': (type(self), self.id, at, where)",
+    ),
     "a default that is no literal": (
         Shop.sentinel,
         (Shop(), 1),
         {"where": None},
-        "lambda self, amount, *args, **kwargs: (self.id, amount, args, tuple(sorted(kwargs.items())))",
+        "lambda self, amount, *args, **kwargs: (type(self), self.id, amount, args, tuple(sorted(kwargs.items())))",
     ),
     "any number": (
         Shop.several,
         (Shop(), 1, 2),
         {"a": 1},
-        "lambda self, *amounts, **more: (self.id, amounts, tuple(sorted(more.items())))",
+        "lambda self, *amounts, **more: (type(self), self.id, amounts, tuple(sorted(more.items())))",
     ),
-    "by place only": (Shop.only, (Shop(), 1), {}, "lambda self, amount, /, at=b'x': (self.id, amount, at)"),
+    "by place only": (Shop.only, (Shop(), 1), {}, "lambda self, amount, /, at=b'x': (type(self), self.id, amount, at)"),
     "a list": (one, ([1],), {}, "lambda x: tuple(x)"),
     "a dict": (one, ({"a": 1},), {}, "lambda x: tuple(sorted(x.items()))"),
     "a set": (two, ({1, "a"},), {}, "lambda x, y=(), *, z='a': (frozenset(x), y, z)"),
     "two of them": (two, ({1}, [2]), {"z": None}, "lambda x, y=(), *, z='a': (frozenset(x), tuple(y), z)"),
     "a keyword": (two, (1,), {"z": [2]}, "lambda x, y=(), *, z='a': (x, y, tuple(z))"),
     "bytes": (one, (bytearray(b"x"),), {}, "lambda x: bytes(x)"),
-    "a mutable dataclass": (one, (Thawed(),), {}, "lambda x: x.id"),
+    "a mutable dataclass": (one, (Thawed(),), {}, "lambda x: (type(x), x.id)"),
 }
 
 

@@ -210,8 +210,8 @@ def test_the_class_of_a_wrong_key_is_told_in_full() -> None:
     for key in (numpy.True_, ("a", numpy.True_)):
         with pytest.raises(TypeError, match=r"not .*numpy\.bool"):
             cache[key] = 1
-    with pytest.raises(TypeError, match="not float; pass"):
-        cache[1.5] = 1
+    with pytest.raises(TypeError, match="not complex; pass"):
+        cache[1j] = 1
 
 
 class Encoding(str):
@@ -390,7 +390,7 @@ def test_how_long_a_value_lives_on(cache: Cache) -> None:
     time.sleep(0.05)
     assert cache.expires_in("idle") < 50, "it is no use"
     with pytest.raises(TypeError):
-        cache.expires_in(1.5)
+        cache.expires_in(1j)
     with pytest.raises(TypeError):
         cache.expires_in()  # type: ignore[call-overload]
     after = cache.stats()

@@ -14,6 +14,7 @@ import io
 import pickle
 import zipfile
 from dataclasses import dataclass
+from datetime import date
 from typing import IO, Any, BinaryIO, Literal, SupportsIndex, assert_type
 from uuid import UUID
 
@@ -53,6 +54,7 @@ assert_type(sizes.get("a"), int | None)
 assert_type(sizes.get("a", "none"), int | str)
 assert_type(sizes.pop("a"), int)
 assert_type(sizes.get_or_put("a", lambda: 5), int)
+assert_type(sizes.get_or_put("a", lambda: 5, ttl=lambda made: made / 2), int)
 assert_type(sizes.put("a", 1), gabion.PutResult)
 assert_type(sizes.get_many(["a"]), dict[str, int])
 assert_type(sizes.keys(), list[str])
@@ -99,6 +101,10 @@ assert_type(double(5), int)
 assert_type(asyncio.run(page(5, title="t")), str)
 assert_type(Shop().price(5), float)
 double.cache_clear()
+assert_type((double.cache_discard(5), page.cache_discard(5, title="t")), tuple[bool, bool])
+assert_type(Shop.price.cache_discard(Shop(), 5), bool)
+assert_type(double.cache_table().name, str)
+half = plain.memoize(lambda number: number / 2, ttl=lambda made: made, typed=True)
 assert_type(page.cache_stats().hits, int)
 assert_type(Shop().price.cache_stats().hits, int)
 assert_type(Shop().price.cache_clear(), int)
@@ -167,6 +173,8 @@ with gabion.Image.open("photo.jpg", max_size=(150, None)) as image:
     assert_type(image.format, Literal["JPEG", "PNG", "WebP", "TIFF", "BMP", "GIF"] | None)
     gabion.Image.open("photo.jpg", max_pixels=1e6)
 
+times: gabion.Cache[tuple[str, None] | date | float | None, int] = gabion.Cache("1 MiB")
+times[None] = times[1.5] = times[date(2026, 1, 1)] = times["user", None] = 1
 keys: gabion.Cache[tuple[int, bytes] | UUID, int] = gabion.Cache(numbers[0])
 pages: gabion.Table[str, Person] = sizes.table("pages", max_bytes=numbers[0])
 assert_type(pages["a"], Person)
@@ -185,7 +193,10 @@ MISTAKES = {
     "gabion.Pile().max_bytes = 1.5": "expression has type",
     "gabion.Cache('1 MiB', policy='LRU')": "incompatible type",
     'gabion.Pile("1 MiB")': "Too many positional arguments",
-    "gabion.Cache[float, int]": '"_K" of "Cache" cannot be "float"',
+    "gabion.Cache[list[str], int]": '"_K" of "Cache" cannot be "list[str]"',
+    'gabion.Cache[str, int]("1 MiB").get_or_put("a", lambda: "b")': '"str"',
+    "gabion.Cache('1 MiB').memoize(len, ttl='soon', typo=1)": 'argument "typo"',
+    "gabion.Cache('1 MiB').memoize(len).cache_discard(5)": "incompatible type",
     "gabion.Image()": "Too few arguments",
     "gabion.Image.new('L', (1, 1)).save('i.png', qualtiy=90)": 'Unexpected keyword argument "qualtiy"',
     "gabion.Image.new('L', (1, 1)).save('i.png', compression='best')": "incompatible type",

@@ -83,8 +83,11 @@ def given_of_put(ttl: object, idle: object, expires_at: object, priority: int) -
     return given
 
 
-def takes_reason(callback: Callable[..., object]) -> bool:
-    """Whether a callback of on_evict() is also given the reason. TypeError for one that cannot be called either way."""
+def listener_of(callback: Callable[..., object]) -> Callable[[Any, Any, str, str], object]:
+    """Return what tells a callback of on_evict() of an entry's key, value, reason and table: of those that it wants.
+
+    TypeError for one that can be called in no way.
+    """
     from inspect import Parameter, signature
 
     try:
@@ -92,17 +95,30 @@ def takes_reason(callback: Callable[..., object]) -> bool:
         found = signature(callback, follow_wrapped=False)
     except (ValueError, TypeError):
         # Written in C, or a stand-in, and does not tell.
-        return True
+        return lambda key, value, reason, table: callback(key, value, reason)
     each = list(found.parameters.values())
-    by_place = [one for one in each if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    named = [one for one in each if one.name == "table" and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    by_place = [one for one in each if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    others = [one for one in by_place if one not in named]
     if any(one.kind is Parameter.VAR_POSITIONAL for one in each):
         reason = True
     else:
         # One with a default may well be the callback's own: def gone(key, value, log=log).
-        reason = len(by_place) > 2 and (by_place[2].default is Parameter.empty or by_place[2].name == "reason")
+        reason = len(others) > 2 and (others[2].default is Parameter.empty or others[2].name == "reason")
+    count = 2 + reason
+    # Where the table's name comes among them; None where it is a keyword.
+    at = by_place.index(named[0]) if named and named[0] in by_place[: count + 1] else None
+
+    def tell(*told: Any) -> object:
+        given, table = list(told[:count]), told[3]
+        if at is not None:
+            given.insert(at, table)
+        return callback(*given, **({"table": table} if named and at is None else {}))
+
     try:
-        found.bind(*["key", "value", "reason"][: 2 + reason])
+        given = ["key", "value", "reason"][:count] + ["table"] * (at is not None)
+        found.bind(*given, **({"table": "table"} if named and at is None else {}))
     except TypeError as error:
         text = f"on_evict takes a function of key and value, and of the reason if it wants it: {callback!r}: {error}"
         raise TypeError(text) from None
-    return reason
+    return tell

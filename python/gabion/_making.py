@@ -10,9 +10,10 @@ from gabion._flights import MISSING, Flight, Flights, Running, Waiting
 from gabion._native import CacheTable, enter_flight, leave_flight
 
 if TYPE_CHECKING:
+    from datetime import date
     from uuid import UUID
 
-_K = TypeVar("_K", bound="str | bytes | int | UUID | tuple[Any, ...]")
+_K = TypeVar("_K", bound="str | bytes | float | date | UUID | tuple[Any, ...] | None")
 _V = TypeVar("_V")
 
 _COROUTINE = 0x80  # inspect.CO_COROUTINE

@@ -6,6 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._flights import MISSING
@@ -19,19 +20,90 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_GENERATOR = 0x20 | 0x200  # inspect.CO_GENERATOR, inspect.CO_ASYNC_GENERATOR
+
+
+def check_function(function: Any) -> None:
+    """Raise TypeError for what is no function whose results can be kept."""
+    kind = type(function).__qualname__
+    if isinstance(function, staticmethod) or (not callable(function) and hasattr(type(function), "__get__")):
+        raise TypeError(f"memoize() keeps the results of a function, not of a {kind}: put @{kind} outermost")
+    if not callable(function):
+        raise TypeError(f"memoize() keeps the results of a function, not of {kind}; pass times by name, as in ttl=60")
+    while isinstance(function, (functools.partial, MethodType)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    # A function's own code, or that of the method which calls the object.
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    if code is not None and code.co_flags & _GENERATOR:
+        raise TypeError(
+            f"memoize() keeps results, and {getattr(function, '__qualname__', kind)}() returns a generator, which goes "
+            "through its values once: memoize a function that returns list(...) of it"
+        )
+
+
+def check_settings(ttl: object, key: object, typed: bool) -> None:
+    """Raise TypeError for settings of memoize() that make no sense."""
+    if callable(ttl) and is_asynchronous(ttl):
+        raise TypeError("memoize(ttl=...) takes a time or a plain function of the result, not a coroutine function")
+    if key is not None and not callable(key):
+        given = type(key).__qualname__
+        raise TypeError(f"memoize(key=...) takes a function of the same arguments that returns a key, not {given}")
+    if key is not None and typed:
+        raise TypeError("memoize() takes typed=True or key=, not both: what key= returns may hold the types")
+
+
+def with_types(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Return the key of a call whose arguments are others where their types are."""
+    named = sorted(kwargs.items())
+    return args, tuple(named), tuple(map(type, args)), tuple(type(value) for _, value in named)
+
+
+def table_for(above: Table, function: Callable[..., Any]) -> Callable[[], Table]:
+    """Return what returns a function's table, with limits as another's, and makes it where it was dropped.
+
+    After the cache's end it raises ClosedError.
+    """
+    limit, ttl, idle = CacheTable._settings.__get__(above)
+    root = above._gabion_root
+    with root._gabion_lock:
+        number = next(root._gabion_memoized)
+    module = getattr(function, "__module__", None)
+    called = getattr(function, "__qualname__", type(function).__qualname__)
+    return functools.partial(root.table, f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
+
 
 def memoized(
+    above: Table,
+    function: Callable[..., Any],
+    *,
+    key: Callable[..., Hashable] | None,
+    as_put: dict[str, Any],
+    typed: bool,
+) -> Any:
+    """Return a function that keeps its results in a table of its own, by its arguments or by a ``key``.
+
+    If ``typed``, the arguments' types are a part of the key, and there is no ``key``.
+    """
+    check_function(function)
+    made_table = table_for(above, function)
+    made = kept_in(made_table, function, key, as_put, typed)
+    weakref.finalize(made, drop_memoized, weakref.ref(above._gabion_root), made_table().name).atexit = False
+    return made
+
+
+def kept_in(
     made_table: Callable[[], Table],
     function: Callable[..., Any],
     key: Callable[..., Hashable] | None,
     as_put: dict[str, Any],
+    typed: bool,
 ) -> Any:
-    """Return a function that keeps its results in a table, by its arguments or by what ``key`` makes of them.
-
-    ``made_table`` returns the table, and makes it where it was dropped; after the cache's end it raises ClosedError.
-    """
+    """Return a function that keeps its results in the table that ``made_table`` returns."""
     table = made_table()
     call_key = table._call_key
+    of_arguments = key is None
+    if typed:
+        key = with_types
     # One object, so that no thread sees the table of one and the method of another.
     newest = table, table._recall
 
@@ -46,13 +118,12 @@ def memoized(
             newest = table, table._recall
         return True
 
-    def refusal(error: NoKeyError, asked: Any, named: dict[str, Any] | None) -> TypeError:
+    def refusal(error: NoKeyError, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
         """The error for arguments, or for what ``key`` returned, with what to write instead."""
         # Only here: inspect takes a while to import.
         from gabion._advice import example, returned
 
-        told = returned(error, asked) if named is None else f"{error}{example(function, asked, named)}"
-        return TypeError(told)
+        return TypeError(f"{error}{example(function, args, kwargs)}" if of_arguments else returned(error, asked))
 
     if is_asynchronous(function):
 
@@ -68,7 +139,7 @@ def memoized(
                     if not renewed(table):
                         raise
                 except NoKeyError as error:
-                    raise refusal(error, asked, named) from None
+                    raise refusal(error, asked, args, kwargs) from None
             if value is not MISSING:
                 return value
             arguments = call_key(asked, named)
@@ -93,7 +164,7 @@ def memoized(
                     if not renewed(table):
                         raise
                 except NoKeyError as error:
-                    raise refusal(error, asked, named) from None
+                    raise refusal(error, asked, args, kwargs) from None
             if value is not MISSING:
                 return value
             making = table._making_call(asked, named)
@@ -123,12 +194,31 @@ def memoized(
         """Drop the results. Return how many there were."""
         return of_table(lambda table: table.clear())
 
+    def cache_discard(*args: Any, **kwargs: Any) -> bool:
+        """Drop the result of a call with these arguments. Return whether there was one."""
+        asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
+        try:
+            arguments = call_key(asked, named)
+        except NoKeyError as error:
+            raise refusal(error, asked, args, kwargs) from None
+        return of_table(lambda table: table.discard(arguments))
+
     def cache_stats() -> CacheStats:
         """Return the figures of the results' table."""
         return of_table(lambda table: table.stats())
 
+    def cache_table() -> Table:
+        """Return the table that the results lie in."""
+
+        def checked(table: Table) -> Table:
+            table._check()
+            return table
+
+        return of_table(checked)
+
     alive = weakref.ref(made)
-    made.cache_clear, made.cache_stats = cache_clear, cache_stats
+    made.cache_clear, made.cache_discard = cache_clear, cache_discard
+    made.cache_stats, made.cache_table = cache_stats, cache_table
     return made
 
 

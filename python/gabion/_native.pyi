@@ -1,6 +1,6 @@
 from array import array
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from io import BufferedIOBase
 from types import EllipsisType, ModuleType
 from typing import Any, BinaryIO, ClassVar, Generic, Literal, Never, NoReturn, Self, SupportsIndex, final, overload
@@ -17,7 +17,7 @@ from gabion.typing import Time as _Time
 
 # What a pile holds, and a cache's keys and values: Any unless said, as in `pile: Pile[Person] = Pile()`.
 _T = TypeVar("_T", default=Any)
-_K = TypeVar("_K", bound=str | bytes | int | UUID | tuple[Any, ...], default=Any)
+_K = TypeVar("_K", bound=str | bytes | float | date | UUID | tuple[Any, ...] | None, default=Any)
 _V = TypeVar("_V", default=Any)
 _D = TypeVar("_D")
 
@@ -526,24 +526,24 @@ class CacheTable(Generic[_K, _V]):
     def get_or_put(
         self,
         key: _K,
-        factory: Callable[[], Coroutine[Any, Any, _V]],
-        *,
-        ttl: _Age = None,
-        idle: _Age = None,
-        expires_at: _End = None,
-        priority: int = 0,
-    ) -> Coroutine[Any, Any, _V]: ...
-    @overload
-    def get_or_put(
-        self,
-        key: _K,
         factory: Callable[[], _V],
         *,
-        ttl: _Age = None,
+        ttl: _Age | Callable[[_V], _Age] = None,
         idle: _Age = None,
         expires_at: _End = None,
         priority: int = 0,
     ) -> _V: ...
+    @overload
+    def get_or_put(
+        self,
+        key: _K,
+        factory: Callable[[], Coroutine[Any, Any, _V]],
+        *,
+        ttl: _Age | Callable[[_V], _Age] = None,
+        idle: _Age = None,
+        expires_at: _End = None,
+        priority: int = 0,
+    ) -> Coroutine[Any, Any, _V]: ...
     @overload
     def expires_in(self, key: _K, /) -> float: ...
     @overload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from datetime import datetime, time, timedelta, timezone, tzinfo
 from enum import Enum, EnumMeta, Flag
 from typing import Any
 
@@ -63,8 +63,8 @@ def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
 
 def _found(value: Any) -> tuple[Any, ...] | list[Any] | int | float | None:
     class_ = type(value)
-    if class_ is date:
-        return ("date", value.toordinal())
+    if issubclass(class_, type):
+        return ("class", _number(value)) if _is_itself(value) else None
     if class_ is datetime:
         return _of_datetime(value)
     if class_ is timedelta:
@@ -125,8 +125,7 @@ def _of_decimal(number: Any) -> tuple[Any, ...] | None:
 
 def _of_dataclass(value: Any) -> list[Any] | None:
     class_: Any = type(value)
-    metaclass: Any = type(class_)
-    if metaclass.__eq__ is not object.__eq__ or metaclass.__hash__ is not object.__hash__:
+    if not _is_itself(class_):
         return None
     try:
         names = _fields[class_]
@@ -136,6 +135,12 @@ def _of_dataclass(value: Any) -> list[Any] | None:
         return None if names is None else [_number(class_), *(getattr(value, name) for name in names)]
     except AttributeError:  # never set
         return None
+
+
+def _is_itself(class_: Any) -> bool:
+    """Whether a class equals no other: its own class may say otherwise."""
+    metaclass: Any = type(class_)
+    return metaclass.__eq__ is object.__eq__ and metaclass.__hash__ is object.__hash__
 
 
 def _fields_of(class_: Any) -> tuple[str, ...] | None:
@@ -185,4 +190,7 @@ def _of_numpy(value: Any) -> int | float | None:
 
 
 def _number(owner: Any) -> int:
-    return _numbers.setdefault(owner, next(_counter))
+    try:
+        return _numbers[owner]
+    except KeyError:
+        return _numbers.setdefault(owner, next(_counter))

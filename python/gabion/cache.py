@@ -20,15 +20,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from gabion._arguments import AS_CACHE, check_name, given_of_put, other_settings, pairs_of, takes_reason, times_of_table
+from gabion._arguments import AS_CACHE, check_name, given_of_put, listener_of, other_settings, pairs_of, times_of_table
 from gabion._flights import MISSING, Flights
 from gabion._making import Maker, is_asynchronous
-from gabion._memoize import drop_memoized, memoized
+from gabion._memoize import check_settings, memoized
 from gabion._native import CacheStats, CacheTable, ClosedError
 from gabion._saving import Saver
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import date, datetime, timedelta
     from typing import Literal, ParamSpec, SupportsIndex
     from uuid import UUID
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gabion._arguments import AsCache
     from gabion._protocols import HasKeys, Memoized
 
-    _K = TypeVar_("_K", bound=str | bytes | int | UUID | tuple[Any, ...], default=Any)
+    _K = TypeVar_("_K", bound=str | bytes | float | date | UUID | tuple[Any, ...] | None, default=Any)
     _V = TypeVar_("_V", default=Any)
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
@@ -281,40 +281,62 @@ class Table(Maker[_K, _V]):
     _gabion_get_or_put.__qualname__ = "Table.get_or_put"
 
     @overload
-    def memoize(self, ttl: Callable[_P, _R], /) -> Memoized[_P, _R]: ...
+    def memoize(
+        self,
+        function: Callable[_P, _R],
+        /,
+        *,
+        ttl: float | str | timedelta | Callable[[_R], float | str | timedelta | None] | None = None,
+        key: Callable[..., Hashable] | None = None,
+        typed: bool = False,
+        idle: float | str | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> Memoized[_P, _R]: ...
     @overload
     def memoize(
         self,
-        ttl: float | str | timedelta | None = None,
+        /,
         *,
+        ttl: float | str | timedelta | Callable[[Any], float | str | timedelta | None] | None = None,
         key: Callable[..., Hashable] | None = None,
+        typed: bool = False,
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Callable[[Callable[_P, _R]], Memoized[_P, _R]]: ...
     def memoize(
         self,
-        ttl: Callable[..., Any] | float | str | timedelta | None = None,
+        function: Any = MISSING,
+        /,
         *,
+        ttl: Any = None,
         key: Callable[..., Hashable] | None = None,
+        typed: bool = False,
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Any:
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
-        Arguments may be what keys can be, and None, floats, Decimals, Fractions, dates, times, timedeltas, paths,
+        Arguments may be what keys can be, and classes, Decimals, Fractions, datetimes, times, timedeltas, paths,
         members of an Enum, frozensets, frozen dataclasses (by the fields that are compared) and NumPy's integers and
         floats. For any others (a method's ``self``, too) pass ``key``: it is called with the arguments and returns what
-        stands for them all, which is whatever an argument may be, mostly a tuple: ``key=lambda self, at=None: (self.id,
-        at)``, with the defaults of the function. Calls that are spelled in another way, as f(1) and f(a=1), are others.
+        stands for them all, which is whatever an argument may be, mostly a tuple: ``key=lambda self, at=None:
+        (type(self), self.id, at)``, with the defaults of the function. Calls that are spelled in another way, as f(1)
+        and f(a=1), are others; with ``typed``, so are 1, 1.0 and True, as with functools.lru_cache.
+
         Results lie in a table of their own with times and a limit as this one's, which they do not share; the other
-        keywords are those of put(). The function gets two methods: ``cache_clear()`` drops its results,
-        ``cache_stats()`` returns the table's figures. As with get_or_put(), only one call with equal arguments runs at
-        a time; what a call returns that began before ``cache_clear()`` is not kept. When the function itself is gone,
-        so is its table; where drop_table() took that, the next call makes a new one, with new figures. That end and
-        ``cache_clear()`` take as long as drop_table(): memoize functions that last, not ones that are made anew for
-        each request, or do it on a table with a limit of its own.
+        keywords are those of put(). ``ttl`` may also be a function of the result that returns one: None is the table's,
+        and a result whose ttl is 0 is not kept. As with get_or_put(), only one call with equal arguments runs at a
+        time.
+
+        The function gets four methods. ``cache_clear()`` drops its results; ``cache_discard(...)``, called with the
+        function's own arguments, drops that call's, and returns whether there was one. What a call returns that began
+        before is not kept. ``cache_stats()`` returns the table's figures, ``cache_table()`` the table. When the
+        function itself is gone, so is its table; where drop_table() took that, the next call makes a new one, with new
+        figures. That end and ``cache_clear()`` take as long as drop_table(): memoize functions that last, not ones that
+        are made anew for each request, or do it on a table with a limit of its own.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -323,41 +345,15 @@ class Table(Maker[_K, _V]):
         ...     return width * height
         >>> area(3, 4)
         12
+        >>> area.cache_discard(3, 4), area.cache_discard(3, 4)
+        (True, False)
         """
-        given: Any = ttl
-        if callable(given) or hasattr(type(given), "__get__"):
-            return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(given)
         # Now, at the function's definition: not at its first call, which may come late.
         CacheTable._check_put(ttl, idle, expires_at, priority)
-        if key is not None and not callable(key):
-            given = type(key).__qualname__
-            raise TypeError(f"memoize(key=...) takes a function of the same arguments that returns a key, not {given}")
+        check_settings(ttl, key, typed)
         as_put = given_of_put(ttl, idle, expires_at, priority)
-
-        def wrap(function: Callable[..., Any]) -> Any:
-            if not callable(function):
-                kind = type(function).__qualname__
-                raise TypeError(
-                    f"memoize() keeps the results of a function, not of a {kind}: put @{kind} outermost"
-                    if hasattr(type(function), "__get__")
-                    else f"memoize() keeps the results of a function, not of {kind}"
-                )
-            table = self._gabion_table_for(function)
-            made = memoized(table, function, key, as_put)
-            weakref.finalize(made, drop_memoized, weakref.ref(self._gabion_root), table().name).atexit = False
-            return made
-
-        return wrap
-
-    def _gabion_table_for(self, function: Callable[..., Any]) -> Callable[[], Table]:
-        """What returns the table of a memoized function, and makes it where it was dropped."""
-        limit, ttl, idle = CacheTable._settings.__get__(self)
-        root = self._gabion_root
-        with root._gabion_lock:
-            number = next(root._gabion_memoized)
-        module = getattr(function, "__module__", None)
-        called = getattr(function, "__qualname__", type(function).__qualname__)
-        return partial(root.table, f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
+        wrap = partial(memoized, self, key=key, as_put=as_put, typed=bool(typed))
+        return wrap if function is MISSING else wrap(function)
 
     def clear(self) -> int:
         """Remove all entries of the table. Return how many.
@@ -401,9 +397,9 @@ class Cache(Saver, Table[_K, _V]):
     needed: "default" (what was used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which
     keep one order over the whole cache and have one lock for writers.
 
-    Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1. Values are
-    whatever a Pile can store; each get builds a new object. ``cache[key] = value`` keeps nothing, without telling, when
-    there is no room; put() tells.
+    Keys are str, bytes, int, float, date, UUID, None and tuples of them, equal where a dict takes them for equal: True
+    and 1.0 are 1, and come back as 1. Values are whatever a Pile can store; each get builds a new object. ``cache[key]
+    = value`` keeps nothing, without telling, when there is no room; put() tells.
 
     An entry costs its encoded key and value, 25 bytes, rounding, and 24 bytes of the index; one of more than 1 KiB
     about 40 bytes more. A time limit costs another 24 bytes, 8 more if its put was given a ``ttl``, and 8 more if it
@@ -551,12 +547,12 @@ class Cache(Saver, Table[_K, _V]):
         """Have ``callback(key, value)`` called with each entry that is evicted or expires; None ends it.
 
         A callback that needs three arguments, or has a parameter ``reason`` as its third, is also given the reason,
-        "evicted" or "expired". Entries of tables and of memoized functions are among them; a key alone does not say
-        whose it is. It runs on the thread whose call made the entry leave, with no lock held; what it raises goes to
-        sys.unraisablehook, and Ctrl-C is raised once more when that call is over. Entries that callers remove or
-        replace are not told of. A callback that puts the same entry back into a full cache makes others leave, and is
-        called with each of those, too. While there is a callback, no thread looks for what has expired: later calls
-        find it, and expire(). Can be used as a decorator.
+        "evicted" or "expired"; one with a parameter ``table``, wherever it stands, the name of the entry's table: ""
+        for the cache's own, ``f.cache_table().name`` for a memoized function's. It runs on the thread whose call made
+        the entry leave, with no lock held; what it raises goes to sys.unraisablehook, and Ctrl-C is raised once more
+        when that call is over. Entries that callers remove or replace are not told of. A callback that puts the same
+        entry back into a full cache makes others leave, and is called with each of those, too. While there is a
+        callback, no thread looks for what has expired: later calls find it, and expire(). Can be used as a decorator.
         """
         if callback is None:
             CacheTable._on_evict(self, None)
@@ -564,10 +560,8 @@ class Cache(Saver, Table[_K, _V]):
             raise TypeError(f"on_evict takes a function of key and value, or None, not {callback!r}")
         elif is_asynchronous(callback):
             raise TypeError("on_evict takes a plain function: nobody would await what a coroutine function returns")
-        elif takes_reason(callback):
-            CacheTable._on_evict(self, callback)
         else:
-            CacheTable._on_evict(self, lambda key, value, reason: callback(key, value))
+            CacheTable._on_evict(self, listener_of(callback))
         return callback
 
     def close(self) -> None:

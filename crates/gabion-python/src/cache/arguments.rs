@@ -5,21 +5,17 @@
 //! no key by itself stands for one:
 //!
 //! ```text
-//! None             ((), "none")
-//! a float          the int that it equals, or ((), "float", its eight bytes)
 //! (item, …)        ((), "tuple", (item, …)), so that it is no other argument's stand-in
 //! frozenset        ((), "set", (item, …)), in the order of the items' bytes
 //! a dataclass      ((), "fields", (its class's number, field, …))
-//! a date, an Enum  ((), "other", what `gabion._standins` says), and so for others
+//! a class, an Enum ((), "other", what `gabion._standins` says), and so for others
 //! ```
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFrozenSet, PyInt, PyList, PyString, PyTuple};
 
 use super::key::{self, DEEPEST, item};
-use crate::errors::full_name;
-use crate::ffi;
 use crate::once::{of_module, once};
 
 /// Appends the key of a call: of its arguments, or where those with names are None, of what `key=` returned for it.
@@ -83,11 +79,7 @@ fn argument(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRes
 #[inline(never)]
 fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     let py = value.py();
-    if value.is_none() {
-        stand_in(py, b"none", into, depth)
-    } else if let Some(number) = value.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
-        float(number, into, depth)
-    } else if let Some(tuple) = value.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) {
+    if let Some(tuple) = value.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) {
         several(py, b"tuple", tuple.iter(), into, depth)
     } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
         frozen_set(set, into, depth)
@@ -146,25 +138,6 @@ fn other(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     }
     stand_in(py, b"other", into, depth)?;
     item(py, into, |into| key::write(&found, into, depth + 1))
-}
-
-/// Whether a number equals those that its value equals: not what compares in a way of its own, but NumPy's `float64`.
-fn is_float(number: &Bound<'_, PyFloat>) -> bool {
-    key::like::<PyFloat>(number) || full_name(&number.get_type()).is_ok_and(|name| name == "numpy.float64")
-}
-
-fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
-    let (py, value) = (number.py(), number.value());
-    if value.is_finite() && value.fract() == 0.0 {
-        // SAFETY: attached; a new reference, or null with an error set.
-        let whole = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromDouble(value))? };
-        return key::write(&whole, into, 0);
-    }
-    stand_in(py, b"float", into, depth)?;
-    item(py, into, |into| {
-        key::write_bytes(&value.to_le_bytes(), into);
-        Ok(())
-    })
 }
 
 /// Appends a tuple that begins with `()` and a name; more items may follow. Around it there are so many tuples, as many

@@ -27,20 +27,26 @@ pub(super) fn lease(inner: &Inner, key: &Bound<'_, PyAny>) -> PyResult<CacheLeas
     key::with(key, |key| Ok(CacheLease::new(&inner.table, key)))
 }
 
-/// Stores a value that was made under a lease of a key's bytes, if that holds. Returns its bytes, if they are wanted.
+/// Stores a value that was made under a lease of a key's bytes, if that holds and there are options. Returns its bytes,
+/// if they are wanted.
 pub(super) fn keep<'py>(
     inner: &Inner,
     key: &[u8],
     value: &Bound<'py, PyAny>,
     (lease, wanted): (&CacheLease, bool),
-    options: &PutOptions,
+    options: Option<&PutOptions>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = value.py();
+    if options.is_none() && !wanted {
+        return Ok(None);
+    }
     inner.encoded(value, |encoding| {
         // The object's own code may have closed the cache. A table that was dropped has ended the lease.
         inner.check_cache(py)?;
-        inner.table.put_made(&lease.0, key, encoding, options);
-        inner.watch(options::is_timed(options));
+        if let Some(options) = options {
+            inner.table.put_made(&lease.0, key, encoding, options);
+            inner.watch(options::is_timed(options));
+        }
         wanted.then(|| bytes_of(py, encoding)).transpose()
     })
 }

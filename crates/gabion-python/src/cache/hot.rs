@@ -46,8 +46,8 @@ expires_at, which takes the place of the table's ttl, is a datetime (local time 
 1970; what ends first counts, of that, a ttl given here, and the idle time. The clock on the wall is read once, now: one\n\
 that is set later changes nothing. While the machine is suspended, times stand still. priority is -128 to 127: a put\n\
 evicts only values of its own priority or a lower one, lowest first.\n\n\
-Raises TypeError for a key that is no str, bytes, int, UUID or tuple of them, CodecError when the value cannot be\n\
-stored; the earlier value stays then. As an expires_at, a number from above 0 to below 10**8, which is in 1970 to 1973,\n\
+Raises TypeError for a key that is no str, bytes, int, float, date, UUID, None or tuple of them, CodecError when the\n\
+value cannot be stored; the earlier value stays then. As an expires_at, a number from above 0 to below 10**8, which is in 1970 to 1973,\n\
 is a ValueError: seconds from now are a ttl.\n",
     ),
     Method::with_keywords(
@@ -72,7 +72,8 @@ themselves, one after the other, when it raises. What it raises goes to its own 
 lock is held meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or\n\
 cleared while the factory runs, its value is returned, but not kept, and who asks after that runs a factory of their\n\
 own.\n\n\
-ttl, idle, expires_at and priority are those of put(), for a value that is made now.\n\n\
+ttl, idle, expires_at and priority are those of put(), for a value that is made now. ttl may also be a function of the\n\
+value that returns one: None is the table's own, and a value whose ttl is 0 is returned, but not kept.\n\n\
 With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of\n\
 threads. Both kinds of callers may wait for each other's factories.\n\n\
 Raises RuntimeError instead of waiting for ever: for a factory that asks for its own key, factories that wait\n\
@@ -160,7 +161,7 @@ unsafe extern "C" fn get_or_put(
         // SAFETY: the object whose method is called, borrowed for the call.
         let table = unsafe { Borrowed::from_ptr(py, slf) };
         let (key, factory) = match args {
-            [key, factory] if is_plain(factory)? => (key, factory),
+            [key, factory] if is_plain(factory)? && !options::are_by_value(&keywords)? => (key, factory),
             _ => {
                 let args = result::tuple(py, args.iter().cloned())?;
                 return table

@@ -7,13 +7,18 @@
 //! FD two's complement         any other int, as short as can be
 //! FC sixteen bytes            uuid.UUID
 //! FB (length, item) …         tuple; lengths in 4 bytes
+//! FA                          None
+//! F9 eight bytes              float that equals no int
+//! F8 year, month, day         datetime.date
 //! ```
 //! No text in UTF-8 has a byte above F4, so it needs no mark, and a text in ASCII is its own bytes, where it lies.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyBool, PyBytes, PyDate, PyDateAccess, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType, PyTypeMethods,
+};
 
 use crate::codec::{is_ascii, small_int};
 use crate::errors::{full_name, type_error, value_error};
@@ -26,6 +31,9 @@ const SHORT: u8 = 0xFE;
 const LONG: u8 = 0xFD;
 const UUID: u8 = 0xFC;
 const TUPLE: u8 = 0xFB;
+const NONE: u8 = 0xFA;
+const FLOAT: u8 = 0xF9;
+const DATE: u8 = 0xF8;
 
 /// Tuples may be nested so deep.
 pub(super) const DEEPEST: usize = 64;
@@ -191,22 +199,70 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         write_bytes(key.cast::<PyBytes>()?.as_bytes(), into);
         return Ok(());
     }
+    if key.is_none() {
+        into.push(NONE);
+        return Ok(());
+    }
+    if let Some(number) = key.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
+        return float(number, into);
+    }
+    if like::<PyDate>(key) {
+        let date = key.cast::<PyDate>()?;
+        into.push(DATE);
+        into.extend_from_slice(&(date.get_year() as u16).to_le_bytes());
+        into.extend_from_slice(&[date.get_month(), date.get_day()]);
+        return Ok(());
+    }
     if compares_as(key, uuid_class(py)?) {
         into.push(UUID);
         // What UUIDs are compared by. Its bytes are made by Python code.
         into.extend_from_slice(&key.getattr(intern!(py, "int")?)?.extract::<u128>()?.to_be_bytes());
         return Ok(());
     }
-    // With its module, where that says more: NumPy's bool is no bool.
-    let class = full_name(&key.get_type())?;
-    let bases = [py.get_type::<PyString>(), py.get_type::<PyInt>(), py.get_type::<PyBytes>(), py.get_type::<PyTuple>()];
-    let own = bases.iter().chain([uuid_class(py)?]).any(|base| key.is_instance(base).unwrap_or(false));
-    let own = if own { ", which compares in a way of its own" } else { "" };
-    let found = if depth > 0 { "a tuple with an item of type " } else { "" };
-    let text = format!(
-        "a cache's key is a str, bytes, int, UUID or a tuple of them, not {found}{class}{own}; pass one that stands for it"
-    );
-    Err(type_error(py, &text))
+    Err(no_key(key, depth))
+}
+
+/// Whether a number equals those that its value equals: not what compares in a way of its own, but NumPy's `float64`.
+fn is_float(number: &Bound<'_, PyFloat>) -> bool {
+    like::<PyFloat>(number) || full_name(&number.get_type()).is_ok_and(|name| name == "numpy.float64")
+}
+
+/// Appends a float, or the int that it equals.
+fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
+    let value = number.value();
+    if value.is_finite() && value.fract() == 0.0 {
+        // SAFETY: attached; a new reference, or null with an error set.
+        let whole = unsafe { Bound::from_owned_ptr_or_err(number.py(), ffi::PyLong_FromDouble(value))? };
+        return integer(&whole, into);
+    }
+    into.push(FLOAT);
+    into.extend_from_slice(&value.to_le_bytes());
+    Ok(())
+}
+
+/// The error of what is no key, or no item of one that lies in so many tuples.
+#[cold]
+fn no_key(key: &Bound<'_, PyAny>, depth: usize) -> PyErr {
+    let py = key.py();
+    let told = || -> PyResult<String> {
+        // With its module, where that says more: NumPy's bool is no bool.
+        let class = full_name(&key.get_type())?;
+        let bases = [
+            py.get_type::<PyString>(),
+            py.get_type::<PyInt>(),
+            py.get_type::<PyBytes>(),
+            py.get_type::<PyTuple>(),
+            py.get_type::<PyFloat>(),
+        ];
+        let own = bases.iter().chain([uuid_class(py)?]).any(|base| key.is_instance(base).unwrap_or(false));
+        let own = if own { ", which compares in a way of its own" } else { "" };
+        let found = if depth > 0 { "a tuple with an item of type " } else { "" };
+        Ok(format!(
+            "a cache's key is a str, bytes, int, float, date, UUID, None or a tuple of them, not {found}{class}{own}; pass one \
+         that stands for it"
+        ))
+    };
+    told().map_or_else(|error| error, |text| type_error(py, &text))
 }
 
 #[cold]
@@ -238,8 +294,12 @@ pub(super) fn item(
 /// Whether a value is of a class that keys but tuples are of, or of a subclass: what it is, [`write`] says.
 pub(super) fn may_be(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
-    let is_basic =
-        value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBytes>();
+    let is_basic = value.is_none()
+        || value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyBytes>()
+        || value.cast::<PyFloat>().is_ok_and(|number| is_float(number))
+        || value.is_exact_instance_of::<PyDate>();
     Ok(is_basic || compares_as(value, uuid_class(py)?))
 }
 
@@ -301,7 +361,7 @@ fn read_item<'py>(py: Python<'py>, bytes: &[u8], depth: usize) -> PyResult<Bound
     }
     let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
     match kind {
-        ..TUPLE => {
+        ..DATE => {
             let (start, length) = (bytes.as_ptr().cast(), bytes.len() as isize);
             // SAFETY: attached; the bytes are borrowed for the call; a new reference, or null with an error set.
             unsafe {
@@ -315,6 +375,12 @@ fn read_item<'py>(py: Python<'py>, bytes: &[u8], depth: usize) -> PyResult<Bound
             let arguments =
                 result::pair(result::bytes(py, rest)?.into_any(), intern!(py, "little")?.clone().into_any())?;
             py.get_type::<PyInt>().call_method(intern!(py, "from_bytes")?, arguments, Some(&signed(py)?))
+        }
+        NONE if rest.is_empty() => Ok(py.None().into_bound(py)),
+        FLOAT => Ok(result::float(py, f64::from_le_bytes(rest.try_into().map_err(|_| wrong())?))?.into_any()),
+        DATE => {
+            let &[low, high, month, day] = rest else { return Err(wrong()) };
+            Ok(PyDate::new(py, u16::from_le_bytes([low, high]).into(), month, day)?.into_any())
         }
         UUID => {
             let arguments = result::dict(py)?;

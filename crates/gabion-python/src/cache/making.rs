@@ -127,12 +127,18 @@ impl Making {
         self.inner(py)?.look_at(py, &self.key)
     }
 
-    /// Stores what the factory returned, if the lease holds.
-    pub fn store(&mut self, value: &Bound<'_, PyAny>, options: &PutOptions) -> PyResult<()> {
-        let py = value.py();
+    /// Refuses what a factory returned to be awaited.
+    fn check_made(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if is_awaitable(value) {
+            let py = value.py();
             Parts::get(py)?.refuse_awaitable.bind(py).call1((value, self.of_call))?;
         }
+        Ok(())
+    }
+
+    /// Stores what the factory returned, if the lease holds; without options it is not kept.
+    pub fn store(&mut self, value: &Bound<'_, PyAny>, options: Option<&PutOptions>) -> PyResult<()> {
+        let py = value.py();
         let Some(lease) = &self.lease else { return Ok(()) };
         let wanted = self.flight.bind(py).getattr(intern!(py, "awaited")?)?.is_truthy()?;
         let made = flights::keep(self.inner(py)?, &self.key, value, (lease.get(), wanted), options)?;
@@ -164,7 +170,8 @@ impl Making {
     /// Store what the factory returned; as_put are the keywords of put().
     #[pyo3(signature = (value, as_put, /))]
     fn keep(&mut self, value: &Bound<'_, PyAny>, as_put: &Bound<'_, PyDict>) -> PyResult<()> {
-        self.store(value, &options::of_dict(as_put)?)
+        self.check_made(value)?;
+        self.store(value, options::of_made(as_put, value)?.as_ref())
     }
 
     /// Let others make the value, and those who wait have it. Whoever begins ends, whatever comes between.
@@ -199,7 +206,8 @@ pub(super) fn make<'py>(
         }
         // SAFETY: attached; the caller holds the function over the call; a new reference, or null with an error set.
         let value = unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(factory.as_ptr(), []))? };
-        making.store(&value, options)?;
+        making.check_made(&value)?;
+        making.store(&value, Some(options))?;
         Ok(value.unbind())
     })();
     let left = making.leave(py);

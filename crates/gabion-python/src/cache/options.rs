@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::argument::whole;
 use crate::errors::{shown, type_error, value_error};
 use crate::fastcall::{Keywords, unexpected};
-use crate::time;
+use crate::{ffi, time};
 
 /// Spans from here on never end: more milliseconds than 64 bits hold.
 const ENDLESS: Duration = Duration::from_secs(18_000_000_000_000_000);
@@ -47,13 +47,38 @@ pub(super) fn of_put(py: Python<'_>, function: &str, keywords: &Keywords<'_, '_>
     Ok(options)
 }
 
-/// As [`of_put`], for keywords that were looked at before.
-pub(super) fn of_dict(keywords: &Bound<'_, PyDict>) -> PyResult<PutOptions> {
-    let mut options = PutOptions::default();
-    for (name, value) in keywords {
-        set(&mut options, name.cast::<PyString>()?.to_str()?, &value)?;
+/// Whether the time to live is a function of the value.
+#[inline]
+pub(super) fn are_by_value(keywords: &Keywords<'_, '_>) -> PyResult<bool> {
+    let mut found = false;
+    if !keywords.is_empty() {
+        keywords.each(|name, value| {
+            found |= name == "ttl" && value.is_callable();
+            Ok(())
+        })?;
     }
-    Ok(options)
+    Ok(found)
+}
+
+/// As [`of_put`], for keywords that were looked at before, and a value that was made: its time to live may be a
+/// function of it. `None` where that says that it is not to be kept.
+pub(super) fn of_made(keywords: &Bound<'_, PyDict>, made: &Bound<'_, PyAny>) -> PyResult<Option<PutOptions>> {
+    let (mut options, mut is_kept) = (PutOptions::default(), true);
+    for (name, value) in keywords {
+        let name = name.cast::<PyString>()?.to_str()?;
+        if name == "ttl" && value.is_callable() {
+            // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
+            let ttl = unsafe {
+                let ttl = ffi::PyObject_CallOneArg(value.as_ptr(), made.as_ptr());
+                Bound::from_owned_ptr_or_err(made.py(), ttl)?
+            };
+            options.ttl = span("what ttl returned", &ttl)?;
+            is_kept = options.ttl != Span::Of(Duration::ZERO);
+        } else {
+            set(&mut options, name, &value)?;
+        }
+    }
+    Ok(is_kept.then_some(options))
 }
 
 /// Sets what a keyword says; `None` when it is none of a put's.

@@ -80,7 +80,8 @@ impl Shared {
             let told = || -> PyResult<()> {
                 let (key, value) = (key::read(py, gone.key)?, shared.codec.decode(py, gone.value)?);
                 let reason = result::text(py, if gone.reason == Reason::Expired { "expired" } else { "evicted" })?;
-                callback.call1(py, (key, value, reason)).map(drop)
+                let table = result::text(py, gone.table)?;
+                callback.call1(py, (key, value, reason, table)).map(drop)
             };
             if let Err(error) = told() {
                 let interrupted = error.is_instance_of::<PyKeyboardInterrupt>(py);

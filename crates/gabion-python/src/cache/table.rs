@@ -89,7 +89,7 @@ impl CacheTable {
         unsafe { set_results(py, results) };
     }
 
-    /// Raises what put() would raise for these keywords.
+    /// Raises what put() would raise for these keywords; a ttl may be a function.
     #[staticmethod]
     fn _check_put(
         ttl: &Bound<'_, PyAny>,
@@ -97,7 +97,9 @@ impl CacheTable {
         expires_at: &Bound<'_, PyAny>,
         priority: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        options::span("ttl", ttl)?;
+        if !ttl.is_callable() {
+            options::span("ttl", ttl)?;
+        }
         options::span("idle", idle)?;
         if !expires_at.is_none() {
             time::moment("expires_at", expires_at)?;
@@ -165,8 +167,8 @@ impl CacheTable {
         as_put: &Bound<'py, PyDict>,
         wanted: bool,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let (inner, options) = (self.making(key.py())?, options::of_dict(as_put)?);
-        key::with(key, |key| flights::keep(inner, key, value, (lease, wanted), &options))
+        let (inner, options) = (self.making(key.py())?, options::of_made(as_put, value)?);
+        key::with(key, |key| flights::keep(inner, key, value, (lease, wanted), options.as_ref()))
     }
 
     /// The value that _keep() made bytes of, built anew.
