@@ -54,6 +54,8 @@ def check_settings(ttl: object, key: object, typed: bool) -> None:
 
 def with_types(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
     """Return the key of a call whose arguments are others where their types are."""
+    if not kwargs:
+        return args, tuple(map(type, args))
     named = sorted(kwargs.items())
     return args, tuple(named), tuple(map(type, args)), tuple(type(value) for _, value in named)
 

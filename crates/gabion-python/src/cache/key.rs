@@ -259,7 +259,7 @@ fn no_key(key: &Bound<'_, PyAny>, depth: usize) -> PyErr {
         let found = if depth > 0 { "a tuple with an item of type " } else { "" };
         Ok(format!(
             "a cache's key is a str, bytes, int, float, date, UUID, None or a tuple of them, not {found}{class}{own}; pass one \
-         that stands for it"
+             that stands for it"
         ))
     };
     told().map_or_else(|error| error, |text| type_error(py, &text))
