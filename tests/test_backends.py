@@ -91,6 +91,35 @@ def test_django(script: Any) -> None:
         for thread in threads: thread.join()
         assert (cache.get("n"), calls) == (4000, [1])
 
+        # In several loops, too, and beside plain calls.
+        calls, both = [], threading.Barrier(8)
+        def slow():
+            calls.append(1)
+            threading.Event().wait(0.1)
+            return "slow"
+        def ask(number):
+            both.wait()
+            if number % 2:
+                assert cache.get_or_set("slow", slow) == "slow"
+            else:
+                async def main():
+                    tasks = [asyncio.create_task(cache.aget_or_set("slow", slow)) for _ in range(3)]
+                    await asyncio.sleep(0)
+                    assert set(await asyncio.gather(*tasks)) == {"slow"}
+                asyncio.run(main())
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert calls == [1]
+        async def beside():
+            # No step comes between: a plain call in the loop's thread need not wait.
+            task = asyncio.create_task(cache.aget_or_set("beside", lambda: "a task's"))
+            await asyncio.sleep(0)
+            assert cache.get_or_set("beside", lambda: "another's") == "a task's" == await task
+            assert await cache.aget_or_set("newest", lambda: cache.set("newest", "set") or "made") == "set"
+            assert await cache.aget_or_set("plain", 5, timeout=30) == 5 == await cache.aget_or_set("plain", 6)
+        asyncio.run(beside())
+
         async def main():
             await cache.aset("a", 1)
             assert await cache.aget("a") == 1 and await cache.aincr("a") == 2

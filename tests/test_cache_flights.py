@@ -41,25 +41,52 @@ def test_an_executor_that_is_handed_the_context_is_the_factory(cache: Cache) -> 
     assert "k" not in cache
 
 
-def test_waiters_try_themselves_when_the_factory_raises(cache: Cache) -> None:
+def test_who_waits_has_the_failure_and_who_asks_later_tries(cache: Cache) -> None:
+    """Those who waited tried themselves, one after the other: the tenth knew after ten times as long."""
     attempts: list[int] = []
     errors: list[Exception] = []
 
     def factory() -> str:
         attempts.append(1)
+        # All wait by now.
+        assert eventually(lambda: sum(len(flight.waiters) for flight in cache._gabion_flights.flying.values()) == 7)
+        raise ValueError("not yet")
+
+    def ask() -> None:
+        try:
+            cache.get_or_put("k", factory)
+        except ValueError as error:
+            errors.append(error)
+
+    run(*[ask] * 8)
+    assert (len(attempts), len(errors)) == (1, 8)
+    assert len({id(error) for error in errors}) == 1
+    assert cache.get_or_put("k", lambda: "made") == "made"
+
+
+def test_waiters_try_themselves_when_one_is_interrupted(cache: Cache) -> None:
+    """What ends more than a factory says nothing of the value: one after the other tries."""
+    attempts: list[int] = []
+    errors: list[BaseException] = []
+
+    class Interrupt(BaseException):
+        pass
+
+    def factory() -> str:
+        attempts.append(1)
         time.sleep(0.01)
         if len(attempts) < 4:
-            raise ValueError("not yet")
+            raise Interrupt
         return "made"
 
     def ask() -> None:
         try:
             assert cache.get_or_put("k", factory) == "made"
-        except ValueError as error:
+        except Interrupt as error:
             errors.append(error)
 
     run(*[ask] * 8)
-    assert (len(attempts), len(errors)) == (4, 3)
+    assert (len(attempts), len({id(error) for error in errors})) == (4, 3)
 
 
 def test_an_awaitable_from_a_plain_function_is_refused(cache: Cache, recwarn: pytest.WarningsRecorder) -> None:
@@ -113,20 +140,22 @@ def test_tasks_and_threads_make_a_value_once_between_them(cache: Cache) -> None:
     assert len(calls) == 1
 
 
-def test_a_runner_that_is_cancelled_lets_another_run(cache: Cache) -> None:
+def test_a_factory_that_is_cancelled_lets_another_run(cache: Cache) -> None:
+    """By itself, or by whatever it waits for; its callers are not."""
     calls: list[int] = []
 
     async def slow() -> int:
         calls.append(1)
-        await asyncio.sleep(0.05 if len(calls) > 1 else 60)
+        if len(calls) == 1:
+            await asyncio.sleep(0.02)
+            raise asyncio.CancelledError
+        await asyncio.sleep(0.05)
         return len(calls)
 
     async def main() -> None:
         first = asyncio.create_task(cache.get_or_put("k", slow))
         await asyncio.sleep(0.01)
         second = asyncio.create_task(cache.get_or_put("k", slow))
-        await asyncio.sleep(0.01)
-        first.cancel()
         assert await asyncio.wait_for(second, HANGS) == 2
         assert first.cancelled()
 

@@ -15,12 +15,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gabion._native import end_flight, run_flight
+from gabion._native import end_flight, run_flight, stop_waiting
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, Future, Task
 
 Name: TypeAlias = tuple[str, bytes]
 
@@ -45,25 +46,52 @@ _LOOK = 0.5
 _REST = 2.0
 
 
-def _running_loop() -> Callable[[], AbstractEventLoop | None] | None:
-    """Asyncio's event loop that runs in this thread, not held by this; None where another framework's runs."""
+def _get_running_loop() -> AbstractEventLoop | None:
+    """Asyncio's event loop that runs in this thread; None where another framework's runs."""
     asyncio = sys.modules.get("asyncio")
-    loop = asyncio._get_running_loop() if asyncio else None
+    return asyncio._get_running_loop() if asyncio else None
+
+
+def _running_loop() -> Callable[[], AbstractEventLoop | None] | None:
+    """As _get_running_loop(), but not held by this."""
+    loop = _get_running_loop()
     return None if loop is None else weakref.ref(loop)
+
+
+class Patience:
+    """How long a caller waits for a value that others make: from now on, however many of them there are."""
+
+    __slots__ = ("_end", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def step(self) -> float:
+        """Return how many seconds to wait until the next look. Raises TimeoutError when the time is over."""
+        left = self._end - time.monotonic()
+        if left > 0:
+            return min(left, _LOOK)
+        given = f"did not end within {self._seconds:g} s" if self._seconds else "timeout=0 does not wait for it"
+        raise TimeoutError(f"another call is making the value of this key, and {given}")
 
 
 class Flight:
     """A factory that runs, its result to come, and what its end depends on.
 
-    ``made`` is the result as bytes, `MISSING` until the end and where there is none; ``awaited`` says that somebody
-    waits for it; ``lease`` ends when the key is changed meanwhile. ``thread`` is the thread that runs the factory,
-    ``in_loop`` says whether its event loop does, and ``loop`` which; ``awaits`` are the flights that the factory waits
-    for at this moment.
+    ``made`` is the result as bytes, or an exception and its traceback; `MISSING` until the end, where there is none,
+    and when nobody waits for it any more. ``waiters`` are those who wait: the flights that they would begin;
+    ``awaiting`` is the one that this one's caller waits for. ``lease`` ends when the key is changed meanwhile.
+    ``thread`` is the thread that runs the factory, ``in_loop`` says whether its event loop does, and ``loop`` which;
+    ``awaits`` are the flights that the factory waits for at this moment.
     ``outer`` is the flight whose factory this one's runs in, if there is one.
+    Where the factory runs in a task of its own, that is ``task``, and ``attended`` says whether the first caller waits.
     """
 
     __slots__ = (
-        "awaited",
+        "arrived",
+        "attended",
+        "awaiting",
         "awaits",
         "calls",
         "ended",
@@ -74,13 +102,18 @@ class Flight:
         "made",
         "outer",
         "right_to_end",
+        "task",
         "thread",
+        "told",
+        "waiters",
     )
 
     def __init__(self, in_loop: bool) -> None:
         self.made: Any = MISSING
         self.ended = False
-        self.awaited = False
+        # `enter_flight` adds to them, `stop_waiting` takes away.
+        self.waiters: list[Flight] = []
+        self.awaiting: Flight | None = None
         self.lease: Any = None
         self.outer: Flight | None = None
         self.in_loop = in_loop
@@ -94,6 +127,12 @@ class Flight:
         self.gate.acquire()
         # Who takes it out ends the flight, and nobody else.
         self.right_to_end = [True]
+        self.task: Task[Any] | None = None
+        self.attended = False
+        # What wakes the first caller.
+        self.arrived: Future[None] | None = None
+        # How often the task was told to end.
+        self.told = 0
 
     def end_if_stranded(self) -> None:
         """End a flight that cannot end by itself, because its event loop was closed under it."""
@@ -107,51 +146,125 @@ class Flight:
         loop = self.loop()
         return loop is None or loop.is_closed()
 
-    def wait(self) -> Any:
+    def is_abandoned(self) -> bool:
+        """Whether the factory has a task of its own, and nobody waits for it any more."""
+        return not (self.task is None or self.attended or self.waiters)
+
+    def abandon(self) -> None:
+        """Have the factory's task cancelled if nobody waits for it. `stop_waiting` calls this for the last one."""
+        loop = self.loop() if self.loop is not None and self.is_abandoned() else None
+        if loop is None:
+            return
+        if _get_running_loop() is loop:
+            self.cancel()
+        else:
+            with suppress(RuntimeError):  # closed
+                loop.call_soon_threadsafe(self.cancel)
+
+    def cancel(self, message: object = None) -> None:
+        """Cancel the factory's task if nobody waits for it by now: once for each who was the last, whoever did it."""
+        task = self.task
+        if task is None or not self.is_abandoned():
+            return
+        # asyncio.run() cancels all tasks at its end: once more, and what the factory does then to clean up is broken
+        # off.
+        if task.cancelling() <= self.told:
+            task.cancel(message)
+        self.told += 1
+
+    def wake_first(self) -> None:
+        """Wake the first caller, if it waits for the factory's task."""
+        if self.arrived is not None:
+            _wake_in(self.arrived.get_loop(), self.arrived)
+
+    def result(self) -> Any:
+        """Return what was made, for one who waited, or raise what the factory raised."""
+        made = self.made
+        if type(made) is not tuple:
+            return made
+        try:
+            # Everybody's traceback begins where the factory's ends: or one would hold the frames of all.
+            raise made[0].with_traceback(made[1])
+        finally:
+            # The traceback holds this frame.
+            del made
+
+    def wait(self, patience: Patience | None) -> Any:
         """Wait, with the thread, for what is made."""
-        if self.loop is None:
+        if self.loop is None and patience is None:
             with self.gate:
-                return self.made
+                pass
+            return self.result()
         # Nobody is told when a loop is closed. Not by the gate: what a signal's handler raises right after a wait with
         # a timeout would leave it closed for the others.
         woken = threading.Lock()
         woken.acquire()
         self.calls.append(woken.release)
         looks = _Looks(self)
-        while not self.ended and not woken.acquire(timeout=_LOOK):
-            looks.end_if_left()
-        return self.made
+        try:
+            while not self.ended and not woken.acquire(timeout=patience.step() if patience else _LOOK):
+                looks.end_if_left()
+        finally:
+            self._recall(woken.release)
+        return self.result()
 
-    async def arrive(self) -> Any:
-        """Wait, with the task, for what is made. A waiter that is cancelled is none of the others' business."""
-        import asyncio
+    def _recall(self, call: Callable[[], object]) -> None:
+        """Take away what was to be called at the end."""
+        with suppress(ValueError):
+            self.calls.remove(call)
 
-        loop = asyncio.get_running_loop()
-        arrived = loop.create_future()
+    async def arrive(self, waiter: Flight, patience: Patience | None) -> Any:
+        """Wait, with the task of a flight not begun, for what is made.
 
-        def wake() -> None:
-            if not arrived.done():
-                arrived.set_result(None)
+        A waiter that is cancelled is none of the others' business. The last one ends when the factory has ended.
+        """
+        from asyncio import CancelledError, get_running_loop
 
-        def call() -> None:
-            # A loop that was closed: nobody waits there any more.
-            with suppress(RuntimeError):
-                if asyncio._get_running_loop() is loop:
-                    # Nothing that sleeps is to be woken, which takes a system call.
-                    wake()
-                else:
-                    loop.call_soon_threadsafe(wake)
-
-        self.calls.append(call)
-        if self.loop is None or self.loop() is loop:
-            if not self.ended:
-                await arrived
-            return self.made
-        looks = _Looks(self)
+        loop = get_running_loop()
+        looks = None if self.loop is None or self.loop() is loop else _Looks(self)
+        cancelled: tuple[Any, ...] | None = None
         while not self.ended:
-            await asyncio.wait([arrived], timeout=_LOOK)
-            looks.end_if_left()
-        return self.made
+            arrived = loop.create_future()
+            timer = None
+            if patience is not None or looks is not None:
+                timer = loop.call_later(patience.step() if patience else _LOOK, _wake, arrived)
+            call = partial(_wake_in, loop, arrived)
+            self.calls.append(call)
+            try:
+                if not self.ended:
+                    await arrived
+            except CancelledError as error:
+                if cancelled is None:
+                    stop_waiting(waiter)
+                else:
+                    self.abandon()
+                if self.ended or not self.is_abandoned():
+                    raise
+                cancelled, patience = error.args, None
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                self._recall(call)
+            if looks is not None:
+                looks.end_if_left()
+        if cancelled is not None:
+            raise CancelledError(*cancelled)
+        return self.result()
+
+
+def _wake(arrived: Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
+
+
+def _wake_in(loop: AbstractEventLoop, arrived: Future[None]) -> None:
+    # A loop that was closed: nobody waits there any more.
+    with suppress(RuntimeError):
+        if _get_running_loop() is loop:
+            # Nothing that sleeps is to be woken, which takes a system call.
+            _wake(arrived)
+        else:
+            loop.call_soon_threadsafe(_wake, arrived)
 
 
 class _Looks:
@@ -275,6 +388,16 @@ class Running:
             _running.reset(self._token)
 
 
+def _refusal(why: str) -> RuntimeError:
+    """An error that says something of who may not wait, and nothing of the value: `end_flight` passes it on to nobody.
+
+    Those who wait for its factory may well make the value themselves.
+    """
+    error: Any = RuntimeError(why)
+    error._gabion_refusal = True
+    return error  # type: ignore[no-any-return]
+
+
 class Waiting:
     """Notes for the time of a with-statement that its code waits for a flight, which is ended here if nobody else can.
 
@@ -293,7 +416,7 @@ class Waiting:
 
     def __enter__(self) -> None:
         if self._flight in self._waiters:
-            raise RuntimeError("the factory of this key asks for the key itself: it would wait for its own end")
+            raise _refusal("the factory of this key asks for the key itself: it would wait for its own end")
         if self._thread is not None:
             self._before = _blocked.get(self._thread)
         try:
@@ -303,7 +426,7 @@ class Waiting:
                 _blocked[self._thread] = self._flight
             never = self._why_never()
             if never:
-                raise RuntimeError(never)
+                raise _refusal(never)
         except BaseException:
             self.__exit__()
             raise
@@ -352,10 +475,10 @@ class Waiting:
         return ""
 
 
-def wait_for(flight: Flight) -> Any:
-    """Wait, with the thread, for what a flight makes: bytes, or `MISSING`."""
+def wait_for(flight: Flight, patience: Patience | None) -> Any:
+    """Wait, with the thread, for what a flight makes: bytes, or `MISSING`. Raises what its factory did."""
     with Waiting(flight, in_loop=False):
-        return flight.wait()
+        return flight.wait(patience)
 
 
 def _after_fork() -> None:
@@ -371,6 +494,7 @@ def _after_fork() -> None:
             if flight not in mine and flight.thread != thread and not flight.ended:
                 flight.ended = True
                 flight.gate.release()
+            flight.waiters[:] = [waiter for waiter in flight.waiters if waiter.thread == thread]
 
 
 os.register_at_fork(after_in_child=_after_fork)

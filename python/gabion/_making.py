@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gabion._flights import MISSING, Flight, Flights, Running, Waiting
+from gabion._attending import Raised, attend, begin_task, loop_of_task
+from gabion._flights import MISSING, Flight, Flights, Patience, Running, Waiting
 from gabion._native import CacheTable, enter_flight, leave_flight
 
 if TYPE_CHECKING:
@@ -55,20 +57,25 @@ class Maker(CacheTable[_K, _V]):
         """What tells its keys from those of the cache's other tables."""
         return self.name
 
-    def _gabion_make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
+    def _gabion_make(
+        self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any], patience: Patience | None
+    ) -> Any:
         """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
         if not callable(factory):
             given = type(factory).__qualname__
             raise TypeError(
                 f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
             )
-        making = CacheTable._making(self, key)
+        making = CacheTable._making(self, key, patience)
         try:
             value = making.begin(MISSING)
             if value is MISSING:
                 value = factory()
                 making.keep(value, as_put)
             return value
+        except Exception as error:
+            making.fail(error)
+            raise
         finally:
             # At once, and nothing else: a signal's handler may raise at any call of Python code.
             making.end()
@@ -79,31 +86,86 @@ class Maker(CacheTable[_K, _V]):
         return CacheTable._rebuild(self, found) if value is MISSING else value
 
     async def _gabion_get_or_put_async(
-        self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]
+        self,
+        key: Any,
+        factory: Callable[[], Awaitable[Any]],
+        as_put: dict[str, Any],
+        timeout: float | None,
+        *,
+        own_task: bool = True,
     ) -> Any:
         value = CacheTable.get(self, key, MISSING)
-        return await self._gabion_make_async(key, factory, as_put) if value is MISSING else value
+        if value is not MISSING:
+            return value
+        patience = None if timeout is None else Patience(timeout)
+        return await self._gabion_make_async(key, factory, as_put, patience, own_task=own_task)
 
-    async def _gabion_make_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
-        """As _make(), for a coroutine function."""
+    async def _gabion_make_async(
+        self,
+        key: Any,
+        factory: Callable[[], Awaitable[Any]],
+        as_put: dict[str, Any],
+        patience: Patience | None,
+        *,
+        own_task: bool = True,
+    ) -> Any:
+        """As _make(), for a coroutine function. One that awaits nothing needs no task of its own."""
         name, flying, flight = (
             (self._gabion_space, CacheTable._key(self, key)),
             self._gabion_flights.flying,
             Flight(in_loop=True),
         )
-        made: Any = MISSING
+        begun = False
         try:
             while (other := enter_flight(flying, name, flight)) is not None:
                 with Waiting(other, in_loop=True):
-                    found = await other.arrive()
+                    found = await other.arrive(flight, patience)
                 if found is not MISSING:
                     return self._gabion_newest(key, found)
+            leave = partial(leave_flight, flying, name, flight)
+            loop = loop_of_task() if own_task else None
+            making = self._gabion_fly(key, factory, as_put, (flight, leave, loop is not None))
+            if loop is not None:
+                # Nobody but attend() holds the task: what it ends with may be an error, and lead back to this frame.
+                making, begun = attend(flight, begin_task(loop, flight, making, leave)), True
+            return await making
+        finally:
+            if not begun:
+                leave_flight(flying, name, flight, MISSING)
+
+    async def _gabion_fly(
+        self,
+        key: Any,
+        factory: Callable[[], Awaitable[Any]],
+        as_put: dict[str, Any],
+        flown: tuple[Flight, Callable[[object], None], bool],
+    ) -> Any:
+        """Make a key's value, and end the flight.
+
+        In a task of its own this returns what was raised: where the first caller is gone, asyncio would say that nobody
+        retrieved it.
+        """
+        (flight, leave, in_task), made = flown, MISSING
+        try:
             flight.lease = lease = CacheTable._lease(self, key)
             with Running(flight):
                 value = CacheTable._look_making(self, key, MISSING)
                 if value is MISSING:
                     value = await factory()
-                    made = CacheTable._keep(self, key, value, lease, as_put, flight.awaited) or MISSING
+                    made = CacheTable._keep(self, key, value, lease, as_put, bool(flight.waiters)) or MISSING
             return value
+        except Exception as error:
+            made = error, error.__traceback__
+            if not in_task:
+                raise
+            return Raised(error)
+        except (KeyboardInterrupt, SystemExit) as error:
+            if not flight.attended:
+                raise
+            return Raised(error)
         finally:
-            leave_flight(flying, name, flight, made)
+            leave(made)
+            # Now, and not by the task's callbacks: it has ended when the first caller takes its next step.
+            flight.wake_first()
+            # An error's traceback holds this frame.
+            del made

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gabion._flights import MISSING
+from gabion._flights import MISSING, Patience
 from gabion._making import is_asynchronous
 from gabion._native import CacheTable, ClosedError
 from gabion._standins import NoKeyError
@@ -81,14 +81,16 @@ def memoized(
     key: Callable[..., Hashable] | None,
     as_put: dict[str, Any],
     typed: bool,
+    timeout: float | None,
 ) -> Any:
     """Return a function that keeps its results in a table of its own, by its arguments or by a ``key``.
 
-    If ``typed``, the arguments' types are a part of the key, and there is no ``key``.
+    If ``typed``, the arguments' types are a part of the key, and there is no ``key``. A call waits for another's result
+    for ``timeout`` seconds.
     """
     check_function(function)
     made_table = table_for(above, function)
-    made = kept_in(made_table, function, key, as_put, typed)
+    made = kept_in(made_table, function, key, as_put, typed, timeout)
     weakref.finalize(made, drop_memoized, weakref.ref(above._gabion_root), made_table().name).atexit = False
     return made
 
@@ -99,6 +101,7 @@ def kept_in(
     key: Callable[..., Hashable] | None,
     as_put: dict[str, Any],
     typed: bool,
+    timeout: float | None,
 ) -> Any:
     """Return a function that keeps its results in the table that ``made_table`` returns."""
     table = made_table()
@@ -108,6 +111,9 @@ def kept_in(
         key = with_types
     # One object, so that no thread sees the table of one and the method of another.
     newest = table, table._recall
+
+    def patience() -> Patience | None:
+        return None if timeout is None else Patience(timeout)
 
     def renewed(dropped: Table) -> bool:
         """Whether there is another table in place of one that was dropped. After the cache's end this raises."""
@@ -149,7 +155,7 @@ def kept_in(
             async def factory() -> Any:
                 return await function(*args, **kwargs)
 
-            return await table._gabion_make_async(arguments, factory, as_put)
+            return await table._gabion_make_async(arguments, factory, as_put, patience())
 
         made: Any = asynchronous
     else:
@@ -169,7 +175,7 @@ def kept_in(
                     raise refusal(error, asked, args, kwargs) from None
             if value is not MISSING:
                 return value
-            making = table._making_call(asked, named)
+            making = table._making_call(asked, named, patience())
             # In this frame, so that a function that calls itself goes as deep as it would without.
             try:
                 value = making.begin(MISSING)
@@ -177,6 +183,9 @@ def kept_in(
                     value = function(*args, **kwargs)
                     making.keep(value, as_put)
                 return value
+            except Exception as error:
+                making.fail(error)
+                raise
             finally:
                 making.end()
 

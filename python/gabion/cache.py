@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from gabion._arguments import AS_CACHE, check_name, given_of_put, listener_of, other_settings, pairs_of, times_of_table
-from gabion._flights import MISSING, Flights
+from gabion._flights import MISSING, Flights, Patience
 from gabion._making import Maker, is_asynchronous
 from gabion._memoize import check_settings, memoized
 from gabion._native import CacheStats, CacheTable, ClosedError
@@ -262,20 +262,24 @@ class Table(Maker[_K, _V]):
         key: Any,
         factory: Callable[[], Any],
         *,
-        ttl: float | str | timedelta | None = None,
+        ttl: Any = None,
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
+        timeout: float | str | timedelta | None = None,
     ) -> Any:
         """What get_or_put() does when its factory is anything but a plain function, or comes by name."""
         as_put = given_of_put(ttl, idle, expires_at, priority)
         if as_put:
             # Before the factory runs, which may take long.
             CacheTable._check_put(ttl, idle, expires_at, priority)
+        seconds = None if timeout is None else CacheTable._seconds("timeout", timeout)
         if is_asynchronous(factory):
-            return self._gabion_get_or_put_async(key, factory, as_put)
+            return self._gabion_get_or_put_async(key, factory, as_put, seconds)
         value = CacheTable.get(self, key, MISSING)
-        return self._gabion_make(key, factory, as_put) if value is MISSING else value
+        if value is not MISSING:
+            return value
+        return self._gabion_make(key, factory, as_put, None if seconds is None else Patience(seconds))
 
     # What its errors call it: the method that was called.
     _gabion_get_or_put.__qualname__ = "Table.get_or_put"
@@ -292,6 +296,7 @@ class Table(Maker[_K, _V]):
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
+        timeout: float | str | timedelta | None = None,
     ) -> Memoized[_P, _R]: ...
     @overload
     def memoize(
@@ -304,6 +309,7 @@ class Table(Maker[_K, _V]):
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
+        timeout: float | str | timedelta | None = None,
     ) -> Callable[[Callable[_P, _R]], Memoized[_P, _R]]: ...
     def memoize(
         self,
@@ -316,6 +322,7 @@ class Table(Maker[_K, _V]):
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
+        timeout: float | str | timedelta | None = None,
     ) -> Any:
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
@@ -327,9 +334,9 @@ class Table(Maker[_K, _V]):
         and f(a=1), are others; with ``typed``, so are 1, 1.0 and True, as with functools.lru_cache.
 
         Results lie in a table of their own with times and a limit as this one's, which they do not share; the other
-        keywords are those of put(). ``ttl`` may also be a function of the result that returns one: None is the table's,
-        and a result whose ttl is 0 is not kept. As with get_or_put(), only one call with equal arguments runs at a
-        time.
+        keywords are those of put(), and ``timeout``, which is that of get_or_put(). ``ttl`` may also be a function of
+        the result that returns one: None is the table's, and a result whose ttl is 0 is not kept. As with get_or_put(),
+        only one call with equal arguments runs at a time, and those who wait have its result or its error.
 
         The function gets four methods. ``cache_clear()`` drops its results; ``cache_discard(...)``, called with the
         function's own arguments, drops that call's, and returns whether there was one. What a call returns that began
@@ -350,9 +357,10 @@ class Table(Maker[_K, _V]):
         """
         # Now, at the function's definition: not at its first call, which may come late.
         CacheTable._check_put(ttl, idle, expires_at, priority)
+        seconds = None if timeout is None else CacheTable._seconds("timeout", timeout)
         check_settings(ttl, key, typed)
         as_put = given_of_put(ttl, idle, expires_at, priority)
-        wrap = partial(memoized, self, key=key, as_put=as_put, typed=bool(typed))
+        wrap = partial(memoized, self, key=key, as_put=as_put, typed=bool(typed), timeout=seconds)
         return wrap if function is MISSING else wrap(function)
 
     def clear(self) -> int:

@@ -14,8 +14,9 @@
 The cache belongs to the process, as Django's own local-memory cache does, and is bounded in bytes instead of entries:
 ``MAX_ENTRIES`` and ``CULL_FREQUENCY`` have no meaning. Any other name in OPTIONS is ``ImproperlyConfigured``.
 Where tests override the settings with other OPTIONS for a location, it is a new, empty cache from then on.
-``get_or_set`` runs a callable once per key, however many threads ask; the asynchronous methods answer at once, without
-a thread. ``caches["default"].stats()`` gives hits, misses, bytes and the other figures of ``gabion.Cache.stats()``.
+``get_or_set`` and ``aget_or_set`` run a callable once per key, however many threads and tasks ask; the asynchronous
+methods answer at once, without a thread. ``caches["default"].stats()`` gives hits, misses, bytes and the other figures
+of ``gabion.Cache.stats()``.
 """
 
 from __future__ import annotations
@@ -239,6 +240,24 @@ class GabionCache(BaseCache):
     async def ahas_key(self, key: Any, version: int | None = None) -> bool:
         """As has_key()."""
         return self.has_key(key, version)
+
+    async def aget_or_set(
+        self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> Any:
+        """As get_or_set(), with a plain callable: the loop goes on only while another thread's runs."""
+        made = False
+
+        async def factory() -> Any:
+            nonlocal made
+            made = True
+            return default() if callable(default) else default
+
+        key = self.make_and_validate_key(key, version=version)
+        as_put = {"ttl": self._seconds(timeout)}
+        with _PickleErrors():
+            # In this task: between its steps, get_or_set() in this thread could not wait for it.
+            value = await self._cache._gabion_get_or_put_async(key, factory, as_put, None, own_task=False)
+        return self._cache._look(key, value) if made else value
 
     async def aget_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         """As get_many()."""

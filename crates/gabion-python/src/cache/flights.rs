@@ -2,9 +2,10 @@
 //! lock, no other thread.
 
 use gabion_cache::{Lease, PutOptions, Table, Value};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::state::Inner;
 use super::{key, options};
@@ -88,7 +89,7 @@ fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_
 }
 
 /// Let `flight` be the one that makes the value of a name. If another does so, whose value is worth waiting for, return
-/// that one: it knows from now on that somebody waits.
+/// that one: it is noted from now on that this one's caller waits.
 #[pyfunction]
 #[pyo3(signature = (flying, name, flight, /))]
 pub(super) fn enter_flight<'py>(
@@ -97,6 +98,7 @@ pub(super) fn enter_flight<'py>(
     flight: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = flying.py();
+    stop_waiting(flight)?;
     // Names are tuples of str and bytes, and flights have slots: no Python code runs in here.
     loop {
         let other = flying.call_method1(intern!(py, "setdefault")?, (name, flight))?;
@@ -104,11 +106,62 @@ pub(super) fn enter_flight<'py>(
             return Ok(None);
         }
         if is_awaitable(&other)? {
-            other.setattr(intern!(py, "awaited")?, true)?;
+            waiters(&other)?.append(flight)?;
+            flight.setattr(intern!(py, "awaiting")?, &other)?;
             return Ok(Some(other));
         }
         forget(flying, name, &other)?;
     }
+}
+
+/// The flights, not begun, of the callers that wait for one.
+fn waiters<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    Ok(flight.getattr(intern!(flight.py(), "waiters")?)?.cast_into()?)
+}
+
+/// Whether somebody waits for a flight that another one makes.
+pub(super) fn is_awaited(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!waiters(flight)?.is_empty())
+}
+
+/// What `made` is of a flight that made nothing.
+fn missing(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static MISSING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    Ok(once(py, &MISSING, || Ok(of_module(py, c"gabion._flights", c"MISSING")?.unbind()))?.bind(py))
+}
+
+/// Note that the caller of a flight waits for no other one any more. If nobody waits for that, what it made is let go
+/// of, because an error leads to all frames that it came through; and if it has not ended, its task is cancelled.
+#[pyfunction]
+#[pyo3(signature = (flight, /))]
+pub(super) fn stop_waiting(flight: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (py, awaiting) = (flight.py(), intern!(flight.py(), "awaiting")?);
+    let other = flight.getattr(awaiting)?;
+    if other.is_none() {
+        return Ok(());
+    }
+    flight.setattr(awaiting, py.None())?;
+    let waiters = waiters(&other)?;
+    // In a child that was forked it is not there. Flights are compared by identity.
+    drop(waiters.call_method1(intern!(py, "remove")?, (flight,)));
+    if !waiters.is_empty() {
+        return Ok(());
+    }
+    if other.getattr(intern!(py, "ended")?)?.is_truthy()? {
+        other.setattr(intern!(py, "made")?, missing(py)?)
+    } else if other.getattr(intern!(py, "task")?)?.is_none() {
+        Ok(())
+    } else {
+        other.call_method0(intern!(py, "abandon")?).map(drop)
+    }
+}
+
+/// Whether what a flight made is an error that says something of its own caller alone: that it must not wait.
+fn is_refusal(made: &Bound<'_, PyTuple>) -> PyResult<bool> {
+    let (py, error) = (made.py(), made.get_item(0)?);
+    // Of no other class: one may have attributes that are code.
+    let plain = error.get_type().is(py.get_type::<PyRuntimeError>());
+    Ok(plain && error.hasattr(intern!(py, "_gabion_refusal")?)?)
 }
 
 /// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does
@@ -122,7 +175,7 @@ pub(super) fn leave_flight(
     made: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     // Whatever goes wrong, nobody waits for ever.
-    forget(flying, name, flight).and(end_flight(flight, made))
+    forget(flying, name, flight).and(end_flight(flight, made)).and(stop_waiting(flight))
 }
 
 /// End a flight wherever it is listed, as its factory's end does or for one that never comes. The next caller who finds
@@ -138,7 +191,13 @@ pub(super) fn end_flight(flight: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> 
         return Ok(());
     }
     let mut result = Ok(());
-    flight.setattr(intern!(py, "made")?, made)?;
+    let told = match made.cast::<PyTuple>() {
+        Ok(failure) => is_awaited(flight)? && !is_refusal(failure)?,
+        Err(_) => true,
+    };
+    if told {
+        flight.setattr(intern!(py, "made")?, made)?;
+    }
     flight.setattr(intern!(py, "ended")?, true)?;
     flight.setattr(intern!(py, "lease")?, py.None())?;
     flight.getattr(intern!(py, "gate")?)?.call_method0(intern!(py, "release")?)?;
@@ -209,5 +268,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run_flight, m)?)?;
     m.add_function(wrap_pyfunction!(enter_flight, m)?)?;
     m.add_function(wrap_pyfunction!(leave_flight, m)?)?;
+    m.add_function(wrap_pyfunction!(stop_waiting, m)?)?;
     m.add_function(wrap_pyfunction!(end_flight, m)?)
 }

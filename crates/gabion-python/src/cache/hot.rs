@@ -65,17 +65,21 @@ As add(), but where the key has a value this is None, and False only where there
     Method::with_keywords(
         c"get_or_put",
         get_or_put,
-        c"get_or_put($self, key, factory, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
+        c"get_or_put($self, key, factory, *, ttl=None, idle=None, expires_at=None, priority=0, timeout=None)\n--\n\n\
 Return the key's value, or call factory(), store what it returns, and return that.\n\n\
-However many threads ask for a key that is not there, one factory runs; the others wait for its value, or try\n\
-themselves, one after the other, when it raises. What it raises goes to its own caller, and nothing is stored. No\n\
-lock is held meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or\n\
+However many threads ask for a key that is not there, one factory runs; the others wait for its value. If it raises,\n\
+nothing is stored, and those who wait get the same error, unless it is no Exception, as KeyboardInterrupt: then one\n\
+after the other tries. Who asks after that runs a factory anew. No lock is held meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or\n\
 cleared while the factory runs, its value is returned, but not kept, and who asks after that runs a factory of their\n\
 own.\n\n\
 ttl, idle, expires_at and priority are those of put(), for a value that is made now. ttl may also be a function of the\n\
-value that returns one: None is the table's own, and a value whose ttl is 0 is returned, but not kept.\n\n\
+value that returns one: None is the table's own, and a value whose ttl is 0 is returned, but not kept. timeout (as a\n\
+ttl; None is without end, 0 no wait at all) is how long to wait for a value that another call makes; then it is a\n\
+TimeoutError. The call's own factory is not bounded by it.\n\n\
 With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of\n\
-threads. Both kinds of callers may wait for each other's factories.\n\n\
+threads. Both kinds of callers may wait for each other's factories. Under asyncio the factory runs in a task of its\n\
+own, in a copy of its first caller's context: a caller that is cancelled leaves it to the others, and with the last\n\
+one it is cancelled, too.\n\n\
 Raises RuntimeError instead of waiting for ever: for a factory that asks for its own key, factories that wait\n\
 for each other, and a plain call on the thread whose event loop runs the key's factory. What a factory starts\n\
 with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread(). Other threads do not, unless\n\
@@ -169,13 +173,13 @@ unsafe extern "C" fn get_or_put(
                     .map(Bound::into_ptr);
             }
         };
-        let options = options::of_put(py, "get_or_put", &keywords)?;
+        let options = options::of_making(py, "get_or_put", &keywords)?;
         if let Some(object) = this.open(py)?.build(py, key)? {
             return Ok(object.into_ptr());
         }
         // SAFETY: an instance of the class whose method this is.
         let table = unsafe { table.cast_unchecked::<CacheTable>() };
-        key::with(key, |key| making::make(&table, key, factory, &options)).map(Py::into_ptr)
+        key::with(key, |key| making::make(&table, key, factory, (&options.0, options.1))).map(Py::into_ptr)
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }

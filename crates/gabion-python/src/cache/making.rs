@@ -10,8 +10,8 @@
 //!   R  takes the lease
 //!   R  run_flight: sets the mark          P  new
 //!   P  looks: put just before?            R  enter_flight: another's is on
-//!   P  factory()                             the list, which it marks as
-//!                                            awaited
+//!   P  factory()                             the list, which notes it as
+//!                                            one who waits
 //!                                         P  wait_for                         R  the put ends the lease: who enters from
 //!                                                                                here on takes the flight off the list
 //!   P  keep: stores, if the lease holds;                                         and makes the value itself
@@ -24,12 +24,16 @@
 //! ```
 //! R: no code of Python's runs, so no signal's handler raises there, and where there is a global lock, no other thread
 //! comes between. P: anybody's code may run and raise. Whatever is raised, `leave` follows, here and in each `finally`
-//! of Python's: nobody waits for ever, and one of those who wait makes the value. A wait that is broken off takes its
-//! own notes back (`Waiting`); the flight of whoever waits is on no list. Coroutine functions take the same steps in
-//! `gabion._making`, where a handler may also raise between `enter_flight`, the lease and the mark.
+//! of Python's: nobody waits for ever. Those who wait have what the factory raised, or, if that is no `Exception`, one
+//! of them makes the value. A wait that is broken off takes its own notes back (`Waiting`, and `leave`, which takes
+//! whoever waited off the other's list); the flight of whoever waits is on no list of makers. Coroutine functions take
+//! the same steps in `gabion._making`, where a handler may also raise between `enter_flight`, the lease and the mark.
+
+use std::time::Duration;
 
 use gabion_cache::PutOptions;
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyException;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -45,6 +49,7 @@ use crate::{ffi, result};
 struct Parts {
     flight: Py<PyAny>,
     wait_for: Py<PyAny>,
+    patience: Py<PyAny>,
     refuse_awaitable: Py<PyAny>,
     missing: Py<PyAny>,
 }
@@ -57,6 +62,7 @@ impl Parts {
             Ok(Self {
                 flight: of(c"gabion._flights", c"Flight")?,
                 wait_for: of(c"gabion._flights", c"wait_for")?,
+                patience: of(c"gabion._flights", c"Patience")?,
                 refuse_awaitable: of(c"gabion._making", c"refuse_awaitable")?,
                 missing: of(c"gabion._flights", c"MISSING")?,
             })
@@ -72,17 +78,20 @@ pub(super) struct Making {
     flying: Py<PyDict>,
     name: Py<PyAny>,
     flight: Py<PyAny>,
+    /// How long its caller waits for what another makes; None without end.
+    patience: Py<PyAny>,
     /// Whether a memoized function makes the value, and no factory.
     of_call: bool,
     lease: Option<Py<CacheLease>>,
     /// What takes the mark away that this code is the flight's factory.
     token: Option<Py<PyAny>>,
-    made: Option<Py<PyBytes>>,
+    /// The value as bytes, or an error and its traceback.
+    made: Option<Py<PyAny>>,
 }
 
 impl Making {
     /// Of a key's bytes. Nobody knows of it before `begin`.
-    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8], of_call: bool) -> PyResult<Self> {
+    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8], patience: Py<PyAny>, of_call: bool) -> PyResult<Self> {
         let py = table.py();
         let flying = table.getattr(intern!(py, "_gabion_flights")?)?.getattr(intern!(py, "flying")?)?;
         let space = result::text(py, table.get().making(py)?.table.name())?;
@@ -94,6 +103,7 @@ impl Making {
             flying: flying.cast_into()?.unbind(),
             name: name.into_any().unbind(),
             flight: flight.unbind(),
+            patience,
             of_call,
             lease: None,
             token: None,
@@ -109,7 +119,7 @@ impl Making {
     pub fn enter(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let (parts, flight) = (Parts::get(py)?, self.flight.bind(py).clone());
         while let Some(other) = enter_flight(self.flying.bind(py), self.name.bind(py), &flight)? {
-            let found = parts.wait_for.bind(py).call1((other,))?;
+            let found = parts.wait_for.bind(py).call1((other, &self.patience))?;
             if !found.is(&parts.missing) {
                 let inner = self.inner(py)?;
                 // The newest, or what the other has just made: everybody's own object.
@@ -140,10 +150,20 @@ impl Making {
     pub fn store(&mut self, value: &Bound<'_, PyAny>, options: Option<&PutOptions>) -> PyResult<()> {
         let py = value.py();
         let Some(lease) = &self.lease else { return Ok(()) };
-        let wanted = self.flight.bind(py).getattr(intern!(py, "awaited")?)?.is_truthy()?;
+        let wanted = flights::is_awaited(self.flight.bind(py))?;
         let made = flights::keep(self.inner(py)?, &self.key, value, (lease.get(), wanted), options)?;
-        self.made = made.map(Bound::unbind);
+        self.made = made.map(|made| made.into_any().unbind());
         Ok(())
+    }
+
+    /// What was raised is told to those who wait, unless it is meant to end more than this: who interrupts one caller
+    /// interrupts none of the others. Where there is no memory to note it, they try themselves.
+    fn failed(&mut self, error: &PyErr, py: Python<'_>) {
+        if error.is_instance_of::<PyException>(py) && flights::is_awaited(self.flight.bind(py)).unwrap_or(false) {
+            let trace = error.traceback(py).map_or_else(|| py.None().into_bound(py), Bound::into_any);
+            let failure = result::pair(error.value(py).clone().into_any(), trace);
+            self.made = failure.ok().map(|failure| failure.into_any().unbind());
+        }
     }
 
     /// Whatever became of it: others may make the value now, and those who wait have it.
@@ -151,11 +171,12 @@ impl Making {
         if let Some(token) = self.token.take() {
             flights::rest(token.bind(py));
         }
-        let made = match &self.made {
-            Some(made) => made.bind(py).as_any(),
-            None => Parts::get(py)?.missing.bind(py),
+        // Not held any longer: an error leads to the frame that holds this.
+        let made = match self.made.take() {
+            Some(made) => made.into_bound(py),
+            None => Parts::get(py)?.missing.bind(py).clone(),
         };
-        leave_flight(self.flying.bind(py), self.name.bind(py), self.flight.bind(py), made)
+        leave_flight(self.flying.bind(py), self.name.bind(py), self.flight.bind(py), &made)
     }
 }
 
@@ -174,6 +195,12 @@ impl Making {
         self.store(value, options::of_made(as_put, value)?.as_ref())
     }
 
+    /// Tell those who wait what was raised in its place.
+    #[pyo3(signature = (error, /))]
+    fn fail(&mut self, error: &Bound<'_, PyAny>) {
+        self.failed(&PyErr::from_value(error.clone()), error.py());
+    }
+
     /// Let others make the value, and those who wait have it. Whoever begins ends, whatever comes between.
     fn end(&mut self, py: Python<'_>) -> PyResult<()> {
         self.leave(py)
@@ -186,6 +213,7 @@ impl Making {
         visit.call(&self.flying)?;
         visit.call(&self.name)?;
         visit.call(&self.flight)?;
+        visit.call(&self.made)?;
         visit.call(&self.lease)?;
         visit.call(&self.token)
     }
@@ -196,10 +224,14 @@ pub(super) fn make<'py>(
     table: &Bound<'py, CacheTable>,
     key: &[u8],
     factory: &Bound<'py, PyAny>,
-    options: &PutOptions,
+    (options, timeout): (&PutOptions, Option<Duration>),
 ) -> PyResult<Py<PyAny>> {
     let py = table.py();
-    let mut making = Making::new(table, key, false)?;
+    let patience = match timeout {
+        Some(timeout) => Parts::get(py)?.patience.call1(py, (timeout.as_secs_f64(),))?,
+        None => py.None(),
+    };
+    let mut making = Making::new(table, key, patience, false)?;
     let made: PyResult<Py<PyAny>> = (|| {
         if let Some(value) = making.enter(py)? {
             return Ok(value);
@@ -210,6 +242,9 @@ pub(super) fn make<'py>(
         making.store(&value, Some(options))?;
         Ok(value.unbind())
     })();
+    if let Err(error) = &made {
+        making.failed(error, py);
+    }
     let left = making.leave(py);
     let value = made?;
     left.map(|()| value)

@@ -47,6 +47,32 @@ pub(super) fn of_put(py: Python<'_>, function: &str, keywords: &Keywords<'_, '_>
     Ok(options)
 }
 
+/// What the keywords of a call that makes a value say: those of a put, and how long it waits for what another makes.
+#[inline]
+pub(super) fn of_making(
+    py: Python<'_>,
+    function: &str,
+    keywords: &Keywords<'_, '_>,
+) -> PyResult<(PutOptions, Option<Duration>)> {
+    let (mut options, mut timeout) = (PutOptions::default(), None);
+    if !keywords.is_empty() {
+        keywords.each(|name, value| {
+            if name == "timeout" {
+                timeout = self::timeout(name, value)?;
+                return Ok(());
+            }
+            let known = set(&mut options, name, value)?;
+            known.ok_or_else(|| unexpected(py, function, name, "ttl, idle, expires_at, priority and timeout"))
+        })?;
+    }
+    Ok((options, timeout))
+}
+
+/// How long a call may wait; `None` means without end.
+pub(super) fn timeout(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    Ok(if let Span::Of(span) = span(name, value)? { Some(span) } else { None })
+}
+
 /// Whether the time to live is a function of the value.
 #[inline]
 pub(super) fn are_by_value(keywords: &Keywords<'_, '_>) -> PyResult<bool> {

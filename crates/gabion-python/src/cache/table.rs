@@ -108,6 +108,13 @@ impl CacheTable {
         Ok(())
     }
 
+    /// The seconds that a call may wait; None without end.
+    #[staticmethod]
+    #[pyo3(signature = (name, value, /))]
+    fn _seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+        Ok(options::timeout(name, value)?.map(|timeout| timeout.as_secs_f64()))
+    }
+
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let py = key.py();
         self.open(py)?.build(py, key)?.ok_or_else(|| missing(key))
@@ -278,17 +285,22 @@ impl CacheTable {
     }
 
     /// What makes the value of a key that has none: its begin(), keep() and end() are called around the factory.
-    #[pyo3(signature = (key, /))]
-    fn _making(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Making> {
-        key::with(key, |key| Making::new(slf, key, false))
+    #[pyo3(signature = (key, patience, /))]
+    fn _making(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, patience: Py<PyAny>) -> PyResult<Making> {
+        key::with(key, |key| Making::new(slf, key, patience, false))
     }
 
     /// As _making(), for _call_key(args, kwargs).
-    #[pyo3(signature = (args, kwargs, /))]
-    fn _making_call(slf: &Bound<'_, Self>, args: &Bound<'_, PyAny>, kwargs: &Bound<'_, PyAny>) -> PyResult<Making> {
+    #[pyo3(signature = (args, kwargs, patience, /))]
+    fn _making_call(
+        slf: &Bound<'_, Self>,
+        args: &Bound<'_, PyAny>,
+        kwargs: &Bound<'_, PyAny>,
+        patience: Py<PyAny>,
+    ) -> PyResult<Making> {
         with_key(|key| {
             arguments::write(args, kwargs, key)?;
-            Making::new(slf, key, true)
+            Making::new(slf, key, patience, true)
         })
     }
 
