@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import signal
 import threading
 import time
 import traceback
@@ -355,3 +356,40 @@ def test_a_hit_asks_for_no_wait(cache: Cache) -> None:
     cache["k"] = 1
     assert cache.get_or_put("k", lambda: 2, timeout=0) == 1
     assert cache.get_or_put("other", lambda: 2, timeout=0) == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.parametrize("timeout", [None, HANGS])
+def test_a_wait_that_a_handler_breaks_off_is_nobody_else_s_end(cache: Cache, timeout: float | None) -> None:
+    go, results = threading.Event(), list[Any]()
+
+    class Limit(BaseException):
+        pass
+
+    def handler(*_: object) -> None:
+        raise Limit
+
+    def slow() -> str:
+        assert go.wait(HANGS)
+        return "made"
+
+    threads = []
+    for _ in range(3):
+        threads.append(threading.Thread(target=lambda: results.append(cache.get_or_put("k", slow, timeout=timeout))))
+        threads[-1].start()
+        assert eventually(lambda: cache._gabion_flights.flying)
+    assert eventually(lambda: waiting(cache) == 2)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for number in range(20):
+            with pytest.raises(Limit):
+                signal.setitimer(signal.ITIMER_REAL, 0.005 + number / 10_000)
+                cache.get_or_put("k", lambda: "never", timeout=timeout)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert waiting(cache) == 2
+    go.set()
+    for thread in threads:
+        thread.join(HANGS)
+    assert results == ["made"] * 3

@@ -223,7 +223,8 @@ class Flight:
         loop = get_running_loop()
         looks = None if self.loop is None or self.loop() is loop else _Looks(self)
         cancelled: tuple[Any, ...] | None = None
-        while not self.ended:
+        # One who comes while another loop is to cancel it keeps it going.
+        while not self.ended and (cancelled is None or self.is_abandoned()):
             arrived = loop.create_future()
             timer = None
             if patience is not None or looks is not None:
