@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gabion._failures import ONE_FOR_ALL, own_error
 from gabion._native import end_flight, run_flight, stop_waiting
 
 if TYPE_CHECKING:
@@ -182,12 +183,16 @@ class Flight:
         made = self.made
         if type(made) is not tuple:
             return made
+        error = made[0] if ONE_FOR_ALL or self.thread == threading.get_ident() else own_error(made[0])
+        if error is None:
+            # Then it tries itself.
+            return MISSING
         try:
             # Everybody's traceback begins where the factory's ends: or one would hold the frames of all.
-            raise made[0].with_traceback(made[1])
+            raise error.with_traceback(made[1])
         finally:
             # The traceback holds this frame.
-            del made
+            del made, error
 
     def wait(self, patience: Patience | None) -> Any:
         """Wait, with the thread, for what is made."""
