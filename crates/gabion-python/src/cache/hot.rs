@@ -69,9 +69,9 @@ As add(), but where the key has a value this is None, and False only where there
 Return the key's value, or call factory(), store what it returns, and return that.\n\n\
 However many threads ask for a key that is not there, one factory runs; the others wait for its value. If it raises,\n\
 nothing is stored, and those who wait get the same error, unless it is no Exception, as KeyboardInterrupt: then one\n\
-after the other tries. Who asks after that runs a factory anew. No lock is held meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or\n\
-cleared while the factory runs, its value is returned, but not kept, and who asks after that runs a factory of their\n\
-own.\n\n\
+after the other tries. Who asks after that runs a factory anew. No lock is held meanwhile. The value is returned\n\
+even when there is no room to keep it. If the key is put, discarded or cleared while the factory runs, its value is\n\
+returned, but not kept, and who asks after that runs a factory of their own.\n\n\
 ttl, idle, expires_at and priority are those of put(), for a value that is made now. ttl may also be a function of the\n\
 value that returns one: None is the table's own, and a value whose ttl is 0 is returned, but not kept. timeout (as a\n\
 ttl; None is without end, 0 no wait at all) is how long to wait for a value that another call makes; then it is a\n\
