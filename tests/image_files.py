@@ -7,13 +7,13 @@ from pathlib import Path
 import gabion
 
 MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4}
-# What each format gives back as it was; WebP leaves out alpha that is opaque, BMP has a palette for grey.
+# What each format gives back as it was; WebP leaves out alpha that is opaque.
 HELD = {
     "JPEG": ("L", "RGB", "CMYK"),
     "PNG": ("L", "LA", "RGB", "RGBA"),
     "WebP": ("RGB", "RGBA"),
     "TIFF": ("L", "RGB", "RGBA", "CMYK"),
-    "BMP": ("RGB", "RGBA"),
+    "BMP": ("L", "RGB", "RGBA"),
 }
 
 

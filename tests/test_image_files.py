@@ -197,7 +197,7 @@ def test_one_side_without_a_limit() -> None:
             image.resize((10, None))
         with pytest.raises(TypeError, match=r"size must be \(width, height\), or one number for both"):
             image.thumbnail(None)
-    with pytest.raises(ImageError, match="max_size: a side of 0 pixels"):
+    with pytest.raises(ValueError, match="max_size: a side of 0 pixels"):
         Image.open(content, max_size=(None, 0))
 
 

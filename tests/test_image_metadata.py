@@ -6,6 +6,7 @@ import struct
 import pytest
 from image_files import encoded, gradient
 
+import gabion
 from gabion import Image
 
 pytestmark = pytest.mark.usefixtures("balance")
@@ -53,7 +54,7 @@ def test_tiff_stores_how_a_picture_is_turned(orientation: int) -> None:
 
 def profile(space: bytes) -> bytes:
     """As much of an ICC profile as says what it is for."""
-    return bytes(16) + space + bytes(16) + b"acsp" + bytes(92)
+    return struct.pack(">I", 132) + bytes(12) + space + bytes(16) + b"acsp" + bytes(92)
 
 
 def with_profile(mode: str, space: bytes) -> bytes:
@@ -84,6 +85,75 @@ def test_a_profile_goes_with_its_colour_space() -> None:
     assert grey.icc_profile == profile(b"GRAY")
     assert Image.open(encoded(grey, "PNG")).icc_profile == profile(b"GRAY")
     assert Image.open(encoded(grey, "WebP")).icc_profile is None
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WebP"])
+def test_one_of_both_is_kept(format: str) -> None:
+    """A service leaves out where a photograph was taken, and keeps what its colours mean."""
+    image = gradient("RGB", (40, 20))
+    image.icc_profile = profile(b"RGB ")
+    content = encoded(Image.open(with_exif(encoded(image, "JPEG"), exif(6))), format)
+    kept = {
+        True: (exif(1), profile(b"RGB ")),
+        "exif": (exif(1), None),
+        "icc_profile": (None, profile(b"RGB ")),
+        False: (None, None),
+    }
+    whole = Image.open(content)
+    for metadata, both in kept.items():
+        image = Image.open(content, metadata=metadata)
+        assert (image.exif, image.icc_profile) == both
+        assert image == whole
+        saved = Image.open(encoded(whole, format, metadata=metadata))
+        assert (saved.exif, saved.icc_profile) == both
+    turned = Image.open(with_exif(encoded(gradient("RGB", (40, 20)), "JPEG"), exif(6)), metadata="icc_profile")
+    assert (turned.size, turned.exif) == ((20, 40), None), "it is turned all the same"
+    for call in (lambda word: Image.open(content, metadata=word), lambda word: encoded(whole, format, metadata=word)):
+        with pytest.raises(ValueError, match='metadata="no": pass True, False, "exif" or "icc_profile"'):
+            call("no")
+        with pytest.raises(TypeError, match="metadata=None: pass True or False"):
+            call(None)
+
+
+def test_a_profile_may_be_set() -> None:
+    image = Image.from_bytes("RGB", (2, 1), bytes(6))
+    assert image.icc_profile is None
+    image.icc_profile = profile(b"RGB ")
+    assert image.icc_profile == profile(b"RGB ")
+    for made in (image.copy(), image.resize((5, 5)), image.convert("RGBA"), Image.open(encoded(image, "PNG"))):
+        assert made.icc_profile == profile(b"RGB ")
+    assert image.convert("L").icc_profile is None
+    view = image.row(0)
+    image.icc_profile = None
+    assert image.icc_profile is None
+    assert b"iCCP" not in encoded(image, "PNG")
+    del view
+    Image.new("LA", (1, 1)).icc_profile = profile(b"GRAY")
+    Image.new("CMYK", (1, 1)).icc_profile = profile(b"CMYK")
+
+
+def test_a_profile_that_is_none_is_refused() -> None:
+    image = Image.new("RGB", (2, 2))
+    image.icc_profile = kept = profile(b"RGB ")
+    for wrong, told in (
+        (b"", "these 0 bytes are no ICC profile"),
+        (bytes(500), "these 500 bytes are no ICC profile"),
+        (kept[:-1], "these 131 bytes are no ICC profile"),
+        (kept + b"x", "the ICC profile says that it has 132 bytes, and has 133: pass all of it"),
+        (profile(b"GRAY"), "an ICC profile of the colour space GRAY does not fit mode RGB"),
+        (profile(b"CMYK"), "an ICC profile of the colour space CMYK does not fit mode RGB"),
+        (kept[:36], "no ICC profile"),
+    ):
+        with pytest.raises(ValueError, match=told) as caught:
+            image.icc_profile = wrong
+        assert type(caught.value) is ValueError
+        assert image.icc_profile == kept
+    for other in ("profile", 5, bytearray(kept)):
+        with pytest.raises(TypeError, match="icc_profile must be bytes or None"):
+            image.icc_profile = other  # type: ignore[assignment]
+    image.close()
+    with pytest.raises(gabion.ClosedError):
+        image.icc_profile = None
 
 
 # --- there and back by Pillow ---------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_bytes_that_are_not_these_pixels() -> None:
             Image.from_bytes("RGB", (3, 2), data)
     with pytest.raises(ImageError, match="pixels of RGBA are"):
         Image.from_bytes("RGBA", (2**31 - 1, 2**31 - 1), b"")
-    with pytest.raises(ImageError, match="a side of 0 pixels"):
+    with pytest.raises(ValueError, match="a side of 0 pixels"):
         Image.from_bytes("L", (0, 5), b"")
     with pytest.raises(ValueError, match="pass one of"):
         Image.from_bytes("P", (1, 1), b"x")  # type: ignore[arg-type]

@@ -169,4 +169,5 @@ def public() -> Iterator[tuple[str, Any]]:
 
 
 def test_everything_public_has_its_help() -> None:
-    assert [name for name, thing in public() if not inspect.getdoc(thing)] == []
+    # What errors may have is None until one has it, and is told of with their class.
+    assert [name for name, thing in public() if thing is not None and not inspect.getdoc(thing)] == []

@@ -10,6 +10,7 @@ from gabion._native import CorruptFileError as CorruptFileError
 from gabion._native import GabionError as GabionError
 from gabion._native import Image as Image
 from gabion._native import ImageError as ImageError
+from gabion._native import ImageInfo as ImageInfo
 from gabion._native import LimitError as LimitError
 from gabion._native import Pile as Pile
 from gabion._native import PileStats as PileStats

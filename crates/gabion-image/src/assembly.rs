@@ -42,11 +42,12 @@ impl Assembly {
         let image = Image::blank(pool, mode, size.0, size.1)?;
         let scratch = |mode: Mode| pool.rent(&Request::new(new.0 * mode.channels()));
         let path = match layers {
-            Layers::Pixels(from, old) if old.size == new && *from == mode => Path::Straight,
+            Layers::Pixels(from, old) if old.size == new && old.is_whole() && *from == mode => Path::Straight,
             Layers::Pixels(from, old) => {
                 let job = Job { channels: from.channels(), old: *old, new, how };
                 let layer = Layer::new(pool, &job)?;
-                let blended = from.has_alpha() && old.size != new && how.filter != Filter::Nearest;
+                let scaled = old.seen() != new || !old.is_whole() && old.extent != (new.0 as f64, new.1 as f64);
+                let blended = from.has_alpha() && scaled && how.filter != Filter::Nearest;
                 Path::Pixels { layer, from: *from, blended, scratch: scratch(*from)? }
             }
             Layers::Planes([luma, ..]) if mode == Mode::L => {
@@ -57,7 +58,7 @@ impl Assembly {
                 // Samples of the differences that must be made up lie on straight lines between their neighbours.
                 let how = |old: Sides| match how.filter {
                     Filter::Lanczos3 | Filter::Bicubic
-                        if old.size.0 <= new.0 && old.size.1 <= new.1 && old.size != new =>
+                        if old.seen().0 <= new.0 && old.seen().1 <= new.1 && old.seen() != new =>
                     {
                         Resampling { filter: Filter::Bilinear, ..how }
                     }

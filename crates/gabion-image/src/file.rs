@@ -9,23 +9,27 @@ use gabion_blocks::{Buffer, Pool, Request};
 use crate::assembly::Assembly;
 use crate::decode::{self, Decode};
 use crate::encode::SaveOptions;
-use crate::error::Result;
-use crate::format::Format;
+use crate::error::{ImageError, Result};
+use crate::format::{Format, Formats};
 use crate::image::Image;
-use crate::limits::{Limits, pixel_bytes};
+use crate::limits::{LONGEST_SIDE, Limits, pixel_bytes};
 use crate::metadata::{Metadata, Orientation};
 use crate::mode::Mode;
 use crate::resample::Resampling;
-use crate::resize::fit;
+use crate::resize::{Fit, fit};
 use crate::save::save_atomically;
+use crate::sides::Middle;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct OpenOptions {
-    /// No larger than this, width and height as they are seen; the shape stays. [`LONGEST_SIDE`](crate::LONGEST_SIDE)
+    /// No larger than this, width and height as they are seen; the shape stays. [`LONGEST_SIDE`]
     /// leaves a side to the shape. `None`: as large as it is.
     pub max_size: Option<(u32, u32)>,
+    /// What becomes of the shape: with [`Fit::Cover`] and [`Fit::Pad`] the image is exactly as large as `max_size`,
+    /// both sides of which are to be told. Default: [`Fit::Inside`].
+    pub fit: Fit,
     /// In this mode. `None`: the one in the file.
     pub mode: Option<Mode>,
     /// How it gets smaller.
@@ -42,6 +46,8 @@ pub struct OpenOptions {
     /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default:
     /// false, which makes it an error.
     pub partial: bool,
+    /// In which formats it may be. Default: all.
+    pub formats: Formats,
     /// How large it may be.
     pub limits: Limits,
 }
@@ -50,6 +56,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             max_size: None,
+            fit: Fit::Inside,
             mode: None,
             resampling: Resampling::default(),
             scaled: true,
@@ -57,6 +64,7 @@ impl Default for OpenOptions {
             exif: true,
             profile: true,
             partial: false,
+            formats: Formats::ALL,
             limits: Limits::default(),
         }
     }
@@ -97,8 +105,8 @@ impl Image {
     pub fn decode(pool: &Pool, bytes: &[u8], options: &OpenOptions) -> Result<Self> {
         // The libraries work on memory of malloc's, here and in `encode`.
         pool.note_malloc();
-        let mut decoder = decode::begin(bytes, &options.limits)?;
-        let size = new_size(&mut *decoder, options)?;
+        let mut decoder = decode::begin(bytes, options.formats, &options.limits)?;
+        let Plan { size, middle, filled } = plan(&mut *decoder, options)?;
         if options.mode == Some(Mode::L) {
             decoder.drop_colors();
         }
@@ -108,31 +116,27 @@ impl Image {
         let pixels = pixel_bytes(mode, size.0, size.1);
         // A picture is turned into another one, when nothing of the decoder is left.
         let turned = if options.upright && orientation != Orientation::Upright { pixels } else { 0 };
-        options.limits.check_bytes(pixels.saturating_add(decoder.beside().max(turned)))?;
+        // And laid into another one last of all.
+        let laid = filled.map_or(0, |(width, height)| pixel_bytes(mode, width, height));
+        options.limits.check_bytes(pixels.saturating_add(decoder.beside().max(turned).max(laid)))?;
         let Metadata { exif, icc } = &header.metadata;
         let exif = exif.as_ref().filter(|_| options.exif);
         let icc = icc.as_ref().filter(|_| options.profile);
         let mut metadata = Metadata { exif: exif.cloned(), icc: icc.cloned() };
         metadata.fit(mode);
-        let mut assembly = Assembly::new(pool, &header.layers, size, mode, options.resampling)?;
+        let layers = middle.map(|middle| header.layers.cut(middle));
+        let layers = layers.as_ref().unwrap_or(&header.layers);
+        let mut assembly = Assembly::new(pool, layers, size, mode, options.resampling)?;
         decode::run(&mut *decoder, pool, &mut assembly, options.partial)?;
         drop(decoder);
         let mut image = assembly.into_image();
         image.set_format(format);
         *image.metadata_mut() = metadata;
-        if options.upright { image.upright_by(orientation) } else { Ok(image) }
-    }
-
-    /// The size that a file's picture has when it is opened upright, without decoding it.
-    ///
-    /// # Errors
-    /// As [`Image::open`], but for what only decoding finds damaged.
-    pub fn size_in(pool: &Pool, path: impl AsRef<Path>, limits: &Limits) -> Result<(u32, u32)> {
-        let contents = contents_of(pool, path.as_ref(), limits)?;
-        let decoder = decode::begin(contents.as_slice(), limits)?;
-        let header = decoder.header();
-        let (width, height) = (header.width, header.height);
-        Ok(if header.orientation.exchanges_sides() { (height, width) } else { (width, height) })
+        let image = if options.upright { image.upright_by(orientation)? } else { image };
+        match filled {
+            Some(size) => image.padded(size, options.fit),
+            None => Ok(image),
+        }
     }
 
     /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete;
@@ -149,7 +153,7 @@ fn open(pool: &Pool, path: &Path, options: &OpenOptions) -> Result<Image> {
     Image::decode(pool, contents_of(pool, path, &options.limits)?.as_slice(), options)
 }
 
-fn contents_of(pool: &Pool, path: &Path, limits: &Limits) -> Result<Contents> {
+pub(crate) fn contents_of(pool: &Pool, path: &Path, limits: &Limits) -> Result<Contents> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     read_all(pool, file, length, limits)
@@ -160,24 +164,45 @@ fn save(image: &Image, path: &Path, options: &SaveOptions) -> Result<()> {
     save_atomically(path, |out| image.encode(format, options, out))
 }
 
-/// The size of the new image, as it lies in the file; the decoder is asked for no more than that needs.
-fn new_size(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<(u32, u32)> {
+/// What a decoder's rows become.
+struct Plan {
+    /// The size of the new image, as it lies in the file.
+    size: (u32, u32),
+    /// The part of the picture that it shows, if not all.
+    middle: Option<Middle>,
+    /// The size that is filled around it, upright.
+    filled: Option<(u32, u32)>,
+}
+
+/// The decoder is asked for no more than is needed.
+fn plan(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<Plan> {
     let header = decoder.header();
     let size = (header.width, header.height);
     let Some(most) = options.max_size else {
         decoder.keep_size();
-        return Ok(size);
+        return Ok(Plan { size, middle: None, filled: None });
     };
-    options.limits.check_size(most.0.min(size.0), most.1.min(size.1))?;
     let sideways = options.upright && header.orientation.exchanges_sides();
-    let new = fit(size, if sideways { (most.1, most.0) } else { most });
+    let stored = if sideways { (most.1, most.0) } else { most };
+    if options.fit == Fit::Inside {
+        options.limits.check_size(most.0.min(size.0), most.1.min(size.1))?;
+    } else if most.0.max(most.1) == LONGEST_SIDE {
+        return Err(ImageError::setting("a picture covers or fills a box of two sides: pass both as max_size"));
+    } else {
+        options.limits.check_size(most.0, most.1)?;
+    }
+    let middle = (options.fit == Fit::Cover).then(|| Middle::shaped(size, stored));
+    let new = if middle.is_some() { stored } else { fit(size, stored) };
     if new == size {
         decoder.keep_size();
     } else {
+        // Of a part, the whole is asked for that has it in this size.
+        let (across, down) = middle.map_or((1.0, 1.0), |middle| middle.left);
         let gap = if options.scaled { options.resampling.gap.max(1.0) } else { f64::INFINITY };
-        decoder.shrink((f64::from(new.0) * gap, f64::from(new.1) * gap));
+        decoder.shrink((f64::from(new.0) * gap / across, f64::from(new.1) * gap / down));
     }
-    Ok(new)
+    let middle = middle.filter(|middle| middle.left != (1.0, 1.0));
+    Ok(Plan { size: new, middle, filled: matches!(options.fit, Fit::Pad(_)).then_some(most) })
 }
 
 /// How much is asked for at first when nobody knows how much comes.
@@ -227,13 +252,13 @@ fn next_length(begin: &[u8]) -> usize {
 }
 
 /// The bytes of a file.
-struct Contents {
+pub(crate) struct Contents {
     buffer: Buffer,
     length: usize,
 }
 
 impl Contents {
-    fn as_slice(&self) -> &[u8] {
+    pub fn as_slice(&self) -> &[u8] {
         &self.buffer.as_slice()[..self.length]
     }
 }
@@ -273,7 +298,7 @@ impl Image {
     /// where it must.
     ///
     /// # Errors
-    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    /// [`ImageError::Memory`] when the pool has none.
     pub fn held_by(self, format: Format) -> Result<Self> {
         match (format, self.mode()) {
             (Format::Jpeg, Mode::LA | Mode::RGBA) => self.over_white(),

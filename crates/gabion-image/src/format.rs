@@ -96,6 +96,41 @@ impl Format {
     }
 }
 
+/// Which formats may be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Formats(u8);
+
+impl Formats {
+    /// All of them.
+    pub const ALL: Self = Self(u8::MAX);
+
+    /// These.
+    pub fn of(formats: impl IntoIterator<Item = Format>) -> Self {
+        Self(formats.into_iter().fold(0, |all, format| all | Self::bit(format)))
+    }
+
+    /// Whether this one may.
+    pub fn contains(self, format: Format) -> bool {
+        self.0 & Self::bit(format) != 0
+    }
+
+    fn bit(format: Format) -> u8 {
+        1 << format as u8
+    }
+}
+
+impl fmt::Display for Formats {
+    /// As a text lists them: `JPEG, PNG and WebP`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Format::ALL.into_iter().filter(|format| self.contains(*format)).map(Format::name).collect();
+        match names.split_last() {
+            None => f.write_str("none"),
+            Some((last, [])) => f.write_str(last),
+            Some((last, names)) => write!(f, "{} and {last}", names.join(", ")),
+        }
+    }
+}
+
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -114,6 +149,18 @@ mod tests {
         }
         assert_eq!(Format::of_path(Path::new("README")), None);
         assert_eq!(Format::of_bytes(b""), None);
+    }
+
+    #[test]
+    fn formats_are_a_set() {
+        let some = Formats::of([Format::Gif, Format::Jpeg, Format::Jpeg]);
+        assert_eq!(some.to_string(), "JPEG and GIF");
+        assert_eq!(Formats::of([Format::Png]).to_string(), "PNG");
+        assert_eq!(Formats::of([]).to_string(), "none");
+        for format in Format::ALL {
+            assert!(Formats::ALL.contains(format));
+            assert_eq!(some.contains(format), matches!(format, Format::Gif | Format::Jpeg));
+        }
     }
 
     #[test]

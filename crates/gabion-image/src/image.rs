@@ -8,7 +8,7 @@ use gabion_blocks::{Buffer, Group, GroupRequest, Invalid, Pool, Request};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, fault_of_profile};
 use crate::mode::Mode;
 
 /// A picture on the pool.
@@ -207,6 +207,18 @@ impl Image {
     /// EXIF and ICC profile, to change what is saved.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.metadata
+    }
+
+    /// Gives the image another ICC profile, or none. What is told by `metadata_mut` is not looked at, this is.
+    ///
+    /// # Errors
+    /// [`ImageError::Setting`] for what is no profile, is cut off, or is of another colour space than the pixels.
+    pub fn set_profile(&mut self, icc: Option<Vec<u8>>) -> Result<()> {
+        if let Some(fault) = icc.as_deref().and_then(|icc| fault_of_profile(icc, self.mode)) {
+            return Err(ImageError::setting(fault));
+        }
+        self.metadata.icc = icc;
+        Ok(())
     }
 
     /// Says which format of file the image is taken to come from: for who makes one anew from its parts.

@@ -38,6 +38,7 @@
 //! | `encode` | rows to bytes, by libraries |
 //! | `save` | files that are written aside and renamed |
 //! | `file` | open, save, thumbnails |
+//! | `probe` | what a file says of its picture |
 //!
 //! Which library reads and writes which format, and why, stands in `docs/images.md`.
 
@@ -82,6 +83,8 @@ mod save;
 
 mod file;
 
+mod probe;
+
 #[cfg(test)]
 mod tests;
 
@@ -93,7 +96,7 @@ struct Page;
 pub use encode::{Compression, SaveOptions, Subsampling};
 pub use error::{ImageError, Result};
 pub use file::{OpenOptions, thumbnail};
-pub use format::Format;
+pub use format::{Format, Formats};
 /// Where pixels lie; `Pool::global()` is that of the process.
 pub use gabion_blocks::Pool;
 pub use geometry::{Flip, Overlap, Region, Turn};
@@ -101,5 +104,7 @@ pub use image::Image;
 pub use limits::{LONGEST_SIDE, Limits};
 pub use metadata::{Metadata, Orientation};
 pub use mode::Mode;
+pub use probe::Probe;
 pub use resample::{Filter, Resampling};
+pub use resize::Fit;
 pub use save::save_atomically;

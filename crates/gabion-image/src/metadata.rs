@@ -13,7 +13,7 @@ pub struct Metadata {
 }
 
 /// What of it goes into a file.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Written<'a> {
     pub exif: Option<&'a [u8]>,
     pub icc: Option<&'a [u8]>,
@@ -109,6 +109,29 @@ impl Metadata {
             value.copy_from_slice(&if big { 1u16.to_be_bytes() } else { 1u16.to_le_bytes() });
         }
     }
+}
+
+/// Bytes of the header of an ICC profile, and of the number of its tags behind it.
+const PROFILE_HEADER: usize = 128 + 4;
+
+/// What is wrong with a profile for pixels of `mode`, as far as its header tells.
+pub(crate) fn fault_of_profile(icc: &[u8], mode: Mode) -> Option<String> {
+    let bytes = icc.len();
+    if bytes < PROFILE_HEADER || icc.get(36..40) != Some(b"acsp") {
+        return Some(format!("these {bytes} bytes are no ICC profile: pass the content of a file of type .icc"));
+    }
+    let said = icc.first_chunk().map_or(0, |said| u32::from_be_bytes(*said));
+    if u64::from(said) != bytes as u64 {
+        return Some(format!("the ICC profile says that it has {said} bytes, and has {bytes}: pass all of it"));
+    }
+    if !fits(icc, mode) {
+        let space = String::from_utf8_lossy(&icc[16..20]);
+        let space = space.trim_end();
+        return Some(format!(
+            "an ICC profile of the colour space {space} does not fit mode {mode}: convert the image first"
+        ));
+    }
+    None
 }
 
 /// An EXIF block without what introduces it in JPEG, and stands before it in files of other formats, too.

@@ -16,15 +16,34 @@ pub(crate) enum Layers {
 pub(crate) struct Sides {
     /// Width and height in samples.
     pub size: (usize, usize),
-    /// How many of them the picture covers: where a layer is a fraction of the picture, its last samples may reach
-    /// beyond the edge.
+    /// Where what is wanted of the picture begins, in samples: 0 for all of it.
+    pub start: (f64, f64),
+    /// How many of them that covers: where a layer is a fraction of the picture, its last samples may reach beyond the
+    /// edge.
     pub extent: (f64, f64),
+}
+
+/// The part of a picture that is wanted: the same is cut away at both sides, or above and below.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Middle {
+    /// How much of the width and of the height is left, above 0 and up to 1.
+    pub left: (f64, f64),
+}
+
+impl Middle {
+    /// The largest part of a picture that has the shape of a box.
+    pub fn shaped(picture: (u32, u32), shape: (u32, u32)) -> Self {
+        // Sides are below 2³¹, so that products are exact as whole numbers.
+        let (one, other) = (u64::from(picture.0) * u64::from(shape.1), u64::from(picture.1) * u64::from(shape.0));
+        let (one, other) = (one as f64, other as f64);
+        Self { left: if one > other { (other / one, 1.0) } else { (1.0, one / other) } }
+    }
 }
 
 impl Sides {
     /// Of a layer that the picture covers.
     pub fn covered(width: usize, height: usize) -> Self {
-        Self { size: (width, height), extent: (width as f64, height as f64) }
+        Self { size: (width, height), start: (0.0, 0.0), extent: (width as f64, height as f64) }
     }
 
     /// Of a layer that is `part` of a picture, rounded up.
@@ -34,12 +53,39 @@ impl Sides {
         let [across, down] = part;
         Self {
             size: (size(picture.0, across), size(picture.1, down)),
+            start: (0.0, 0.0),
             extent: (extent(picture.0, across), extent(picture.1, down)),
         }
+    }
+
+    /// How many samples are looked at.
+    pub fn seen(&self) -> (usize, usize) {
+        (self.extent.0.ceil() as usize, self.extent.1.ceil() as usize)
+    }
+
+    /// Of what was wanted, the middle alone.
+    pub fn cut(self, middle: Middle) -> Self {
+        let Self { size, start, extent } = self;
+        let left = (extent.0 * middle.left.0, extent.1 * middle.left.1);
+        let start = (start.0 + (extent.0 - left.0) / 2.0, start.1 + (extent.1 - left.1) / 2.0);
+        Self { size, start, extent: left }
+    }
+
+    /// Whether all samples are wanted.
+    pub fn is_whole(&self) -> bool {
+        self.seen() == self.size
     }
 }
 
 impl Layers {
+    /// Of what was wanted, the middle alone.
+    pub fn cut(&self, middle: Middle) -> Self {
+        match *self {
+            Self::Pixels(mode, sides) => Self::Pixels(mode, sides.cut(middle)),
+            Self::Planes(sides) => Self::Planes(sides.map(|sides| sides.cut(middle))),
+        }
+    }
+
     /// The mode of the image that the layers make.
     pub fn mode(&self) -> Mode {
         match self {
@@ -57,7 +103,20 @@ mod tests {
     #[test]
     fn a_part_is_rounded_up_and_its_extent_is_not() {
         let sides = Sides::part_of((1601, 1200), [(1, 8), (1, 2)]);
-        assert_eq!(sides, Sides { size: (201, 600), extent: (200.125, 600.0) });
+        assert_eq!(sides, Sides { size: (201, 600), start: (0.0, 0.0), extent: (200.125, 600.0) });
         assert_eq!(Sides::part_of((7, 5), [(1, 1); 2]), Sides::covered(7, 5));
+    }
+
+    #[test]
+    fn the_middle_has_the_shape_of_the_box() {
+        assert_eq!(Middle::shaped((400, 100), (50, 50)).left, (0.25, 1.0));
+        assert_eq!(Middle::shaped((100, 400), (50, 100)).left, (1.0, 0.5));
+        assert_eq!(Middle::shaped((30, 20), (60, 40)).left, (1.0, 1.0));
+        let cut = Sides::covered(400, 100).cut(Middle { left: (0.25, 1.0) });
+        assert_eq!((cut.size, cut.start, cut.extent), ((400, 100), (150.0, 0.0), (100.0, 100.0)));
+        assert_eq!((cut.seen(), cut.is_whole()), ((100, 100), false));
+        let longest = crate::LONGEST_SIDE;
+        let (width, height) = Middle::shaped((longest, 1), (1, longest)).left;
+        assert!(width > 0.0 && height >= 1.0, "{width}");
     }
 }

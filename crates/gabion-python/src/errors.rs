@@ -50,28 +50,37 @@ impl Errors {
             c"gabion.GabionError",
             c"Base of every error that gabion raises itself.",
             &[py.get_type::<PyException>()],
+            &[],
         )?;
-        let under = |name, doc, other| class(py, name, doc, &[base.bind(py).clone(), other]);
+        let with = |name, doc, other, more: &[&str]| class(py, name, doc, &[base.bind(py).clone(), other], more);
+        let under = |name, doc, other| with(name, doc, other, &[]);
         Ok(Errors {
             pointer: under(
                 c"gabion.PointerError",
                 c"The pointer is stale, freed, forged or out of range. Also a LookupError.",
                 py.get_type::<PyLookupError>(),
             )?,
-            limit: under(
+            limit: with(
                 c"gabion.LimitError",
-                c"A configured or physical limit of memory does not allow what was asked. Also a MemoryError.",
+                c"A configured or physical limit of memory does not allow what was asked. Also a MemoryError.\n\n\
+                  limit is the limit's name: \"max_bytes\", \"max_pixels\", \"side\" (of an image), \"total_limit\", \n\
+                  \"allocation_limit\", \"machine\" (its memory and swap), or None for others; asked and allowed are \n\
+                  what it is about, or None. What is refused by total_limit with asked <= allowed may be had later.",
                 py.get_type::<PyMemoryError>(),
+                &LIMIT,
             )?,
             codec: under(
                 c"gabion.CodecError",
                 c"The object cannot be stored, or the stored bytes cannot be read back. Also a ValueError.",
                 py.get_type::<PyValueError>(),
             )?,
-            image: under(
+            image: with(
                 c"gabion.ImageError",
-                c"The image is damaged, of an unknown kind, or cannot be made or saved as asked. Also a ValueError.",
+                c"The image is damaged, of an unknown kind, or cannot be made or saved as asked. Also a ValueError.\n\n\
+                  kind is \"corrupt\" for bytes that are damaged or cut off, \"unsupported\" for what is no image or of \n\
+                  a format or kind that is not read or written, \"unfit\" for what cannot be done with this image.",
                 py.get_type::<PyValueError>(),
+                &[KIND],
             )?,
             corrupt_file: under(
                 c"gabion.CorruptFileError",
@@ -88,14 +97,25 @@ impl Errors {
     }
 }
 
-fn class(py: Python<'_>, name: &CStr, doc: &CStr, bases: &[Bound<'_, PyType>]) -> PyResult<Py<PyType>> {
+/// What a `LimitError` has beside its text: the limit's name, what was asked, what is allowed.
+const LIMIT: [&str; 3] = ["limit", "asked", "allowed"];
+
+/// What an `ImageError` has beside its text.
+const KIND: &str = "kind";
+
+/// `more` are attributes that its errors may have; by default they are None.
+fn class(py: Python<'_>, name: &CStr, doc: &CStr, bases: &[Bound<'_, PyType>], more: &[&str]) -> PyResult<Py<PyType>> {
+    let attributes = result::dict(py)?;
+    for name in more {
+        attributes.set_item(result::text(py, name)?, py.None())?;
+    }
     let bases = result::tuple(py, bases.iter().map(|base| base.clone().into_any()))?;
     // SAFETY: the thread is attached (`py`), the strings end with NUL and live over the call, `bases` is a tuple of
-    // classes, a null dict means an empty one; the result is a new reference or null with an error set.
+    // classes, `attributes` a dict; the result is a new reference or null with an error set.
     let made = unsafe {
         Bound::from_owned_ptr_or_err(
             py,
-            ffi::PyErr_NewExceptionWithDoc(name.as_ptr(), doc.as_ptr(), bases.as_ptr(), std::ptr::null_mut()),
+            ffi::PyErr_NewExceptionWithDoc(name.as_ptr(), doc.as_ptr(), bases.as_ptr(), attributes.as_ptr()),
         )?
     };
     Ok(made.cast_into::<PyType>()?.unbind())
@@ -120,15 +140,44 @@ pub(crate) fn own_error(py: Python<'_>, class: impl FnOnce(&Errors) -> &Py<PyTyp
     }
 }
 
+/// A `LimitError` that says which limit it is about, and by how much.
+#[cold]
+pub(crate) fn limit_error(py: Python<'_>, limit: &str, asked: u64, allowed: u64, text: &str) -> PyErr {
+    let error = own_error(py, |errors| &errors.limit, text);
+    // Where there is no memory for these, the text says as much.
+    let _ = (|| {
+        let [name, before, after] = LIMIT;
+        let value = error.value(py);
+        value.setattr(name, result::text(py, limit)?)?;
+        value.setattr(before, result::number(py, asked)?)?;
+        value.setattr(after, result::number(py, allowed)?)
+    })();
+    error
+}
+
+/// An `ImageError` that says of which kind it is.
+#[cold]
+pub(crate) fn image_error(py: Python<'_>, kind: &str, text: &str) -> PyErr {
+    let error = own_error(py, |errors| &errors.image, text);
+    let _ = result::text(py, kind).and_then(|kind| error.value(py).setattr(KIND, kind));
+    error
+}
+
 /// The exception for memory that was refused: its class by what refused, for all parts alike. A `LimitError` is for
 /// limits, those that are set and gabion's own; what the system refuses is a plain `MemoryError`.
 #[cold]
 pub(crate) fn refused(py: Python<'_>, error: &BlockError, text: &str) -> PyErr {
-    match error {
+    match *error {
         BlockError::Refused { .. } | BlockError::NoMemory { .. } => exception(&py.get_type::<PyMemoryError>(), text),
         BlockError::Setting { .. } => value_error(py, text),
         // A limit of the disk's is none of memory's.
-        BlockError::Disk { errno, .. } => os_error(py, *errno, text, None),
+        BlockError::Disk { errno, .. } => os_error(py, errno, text, None),
+        BlockError::Limit { asked, limit, .. } => limit_error(py, "max_bytes", asked, limit, text),
+        BlockError::TooLarge { asked, limit } => limit_error(py, "allocation_limit", asked, limit, text),
+        BlockError::Machine { asked, limit } => limit_error(py, "machine", asked, limit, text),
+        BlockError::Total { asked, limit, .. } | BlockError::TimedOut { asked, limit, .. } => {
+            limit_error(py, "total_limit", asked, limit, text)
+        }
         _ => own_error(py, |errors| &errors.limit, text),
     }
 }

@@ -6,7 +6,7 @@ use gabion_blocks::Pool;
 use image::codecs::bmp::BmpDecoder;
 use image::{ColorType, ImageDecoder, ImageError as Fault};
 
-use super::whole::rows_of_whole;
+use super::whole::rows_of_whole_by;
 use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::convert::{Converter, each, swap_red_and_blue};
@@ -84,6 +84,7 @@ impl<'a> Bmp<'a> {
         }
         let mode = match decoder.color_type() {
             ColorType::L8 => Mode::L,
+            ColorType::Rgb8 if has_greys(bytes) => Mode::L,
             ColorType::Rgb8 => Mode::RGB,
             ColorType::Rgba8 => Mode::RGBA,
             other => {
@@ -103,6 +104,25 @@ fn has_runs(file: &[u8]) -> bool {
     let word = |at: usize| file.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word));
     word(14) >= 40 && matches!(word(30), 1 | 2)
 }
+
+/// Whether the pixels are numbers in a palette that has greys only. Beyond its end they are black.
+fn has_greys(file: &[u8]) -> bool {
+    let long = |at: usize| file.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word));
+    let header = long(14);
+    // The oldest headers have colors of three bytes, and no number of them.
+    let old = header < 40;
+    let (bits, said) = if old { (long(22) >> 16, 0) } else { (long(26) >> 16, long(46)) };
+    if !(1..=8).contains(&bits) {
+        return false;
+    }
+    let colors = if said == 0 { 1 << bits } else { said.min(1 << bits) };
+    let palette = file.get(header as usize + FILE_HEADER..).unwrap_or_default();
+    let mut palette = palette.chunks_exact(if old { 3 } else { 4 }).take(colors as usize).peekable();
+    palette.peek().is_some() && palette.all(|color| color[0] == color[1] && color[1] == color[2])
+}
+
+/// Bytes before the header that says what the pixels are.
+const FILE_HEADER: usize = 14;
 
 /// Refuses sides that the library does not take, and takes for damage.
 fn refuse_long(file: &[u8]) -> Result<()> {
@@ -130,19 +150,29 @@ impl Decode for Bmp<'_> {
 
     fn beside(&self) -> u64 {
         let Header { width, height, .. } = self.header;
-        if self.plain.is_none() { pixel_bytes(self.header.layers.mode(), width, height) } else { 0 }
+        let mode = self.header.layers.mode();
+        // Greys come as colours.
+        let mode = if mode == Mode::L { Mode::RGB } else { mode };
+        if self.plain.is_none() { pixel_bytes(mode, width, height) } else { 0 }
     }
 
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
         if let Some(plain) = &self.plain {
             return plain.rows(assembly);
         }
-        let row_bytes = self.header.width as usize * self.header.layers.mode().channels();
         let Some(decoder) = self.decoder.take() else {
             return Err(ImageError::setting("rows are given once"));
         };
-        rows_of_whole(pool, assembly, (row_bytes, self.header.height as usize), partial, |whole| {
-            decoder.read_image(whole).map_err(fault)
+        // Greys come as colours, too.
+        let (channels, grey) = (decoder.color_type().bytes_per_pixel().into(), self.header.layers.mode() == Mode::L);
+        let size = (self.header.width as usize * channels, self.header.height as usize);
+        let read = |whole: &mut [u8]| decoder.read_image(whole).map_err(fault);
+        rows_of_whole_by(pool, assembly, size, partial, read, |assembly, row| match (grey, channels) {
+            (true, 3) => assembly.take(0, |out| {
+                each(row, out, |[grey, _, _]| [grey]);
+                Ok(())
+            }),
+            _ => assembly.take_row(0, row),
         })
     }
 }
@@ -226,9 +256,9 @@ mod tests {
         for (width, height) in [(300, 100), (1000, 1000)] {
             let codes = [&b"\x05\x07\0\0"[..], &b"\0\0".repeat(height as usize - 1), b"\0\x01"].concat();
             let (pixels, _) = both_ways(&runs((width, height), &codes));
-            let last = width as usize * (height as usize - 1) * 3;
+            let last = width as usize * (height as usize - 1);
             assert!(pixels[..last].iter().all(|&sample| sample == 0));
-            assert!(pixels[last..last + 15].iter().all(|&sample| sample == 7));
+            assert!(pixels[last..last + 5].iter().all(|&sample| sample == 7));
         }
         // Its rows do not even end.
         let file = runs((60_000, 2000), b"\0\x01");

@@ -55,7 +55,6 @@ impl<'a> Gif<'a> {
         let size = (decoder.width().into(), decoder.height().into());
         limits.check_size(size.0, size.1)?;
         let metadata = Metadata { exif: None, icc: decoder.icc_profile().map(<[u8]>::to_vec) };
-        let header = Header::of_pixels(Format::Gif, size, Mode::RGBA, metadata);
         let Some(frame) = decoder.next_frame_info().map_err(fault)? else {
             return Err(ImageError::truncated(Format::Gif));
         };
@@ -68,7 +67,12 @@ impl<'a> Gif<'a> {
         }
         let (left, top) = (usize::from(frame.left), frame.top.into());
         let (width, height, interlaced) = (frame.width.into(), frame.height.into(), frame.interlaced);
-        let (place, transparent) = (Place { left, top, width, height, interlaced }, frame.transparent);
+        let transparent = frame.transparent;
+        let place = Place { left, top, width, height, interlaced };
+        let covers = (left, top) == (0, 0) && width >= size.0 as usize && height >= size.1;
+        // Where nothing can be seen through it, alpha would only be in the way.
+        let mode = if covers && transparent.is_none() { Mode::RGB } else { Mode::RGBA };
+        let header = Header::of_pixels(Format::Gif, size, mode, metadata);
         let colors = colors(decoder.palette().map_err(fault)?, transparent);
         Ok(Self { bytes, limits: *limits, decoder, header, place, colors })
     }
@@ -101,6 +105,35 @@ fn colors(palette: &[u8], transparent: Option<u8>) -> Box<[[u8; 4]; 256]> {
     colors
 }
 
+/// How many pictures there are: blocks are passed over, and nothing is decoded. `None` unless the file has its end.
+fn frames(file: &[u8]) -> Option<u32> {
+    // A flag, and how many bits of a color's number there are, less one.
+    let palette = |flags: u8| if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) };
+    let mut rest = file.get(13 + palette(*file.get(10)?)..)?;
+    let mut frames = 0;
+    loop {
+        let (kind, behind) = rest.split_first()?;
+        rest = match kind {
+            // Its place, its palette, and the size of its codes.
+            0x2C => {
+                frames += 1;
+                behind.get(9 + palette(*behind.get(8)?) + 1..)?
+            }
+            // Of whatever kind.
+            0x21 => behind.get(1..)?,
+            0x3B => return Some(frames),
+            _ => return None,
+        };
+        loop {
+            let (length, behind) = rest.split_first()?;
+            rest = behind.get(usize::from(*length)..)?;
+            if *length == 0 {
+                break;
+            }
+        }
+    }
+}
+
 fn fault(error: DecodingError) -> ImageError {
     ImageError::corrupt(Format::Gif, error)
 }
@@ -110,12 +143,25 @@ impl Decode for Gif<'_> {
         &self.header
     }
 
+    fn frames(&self) -> Option<u32> {
+        frames(self.bytes)
+    }
+
     fn beside(&self) -> u64 {
         self.place.width as u64 * u64::from(self.place.height)
     }
 
-    /// The picture may cover a part of the canvas; the rest is transparent.
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
+        match self.header.layers.mode() {
+            Mode::RGB => self.rows_of::<3>(pool, assembly, partial),
+            _ => self.rows_of::<4>(pool, assembly, partial),
+        }
+    }
+}
+
+impl Gif<'_> {
+    /// The picture, in pixels of `N` channels. It may cover a part of the canvas; the rest is transparent.
+    fn rows_of<const N: usize>(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
         let (left, width) = (self.place.left, self.place.width);
         let (top, bottom) = (self.place.top, self.place.top + self.place.height);
         // Of fresh memory, which is zero, a file that gives up early touches little.
@@ -130,13 +176,13 @@ impl Decode for Gif<'_> {
             let inside = (top..bottom).contains(&y).then(|| self.place.stored(y - top) as usize * width);
             assembly.take(0, |out| {
                 out.fill(0);
-                if let (Some(start), Some(out)) = (inside, out.as_chunks_mut().0.get_mut(left..)) {
+                if let (Some(start), Some(out)) = (inside, out.as_chunks_mut::<N>().0.get_mut(left..)) {
                     let shown = out.len().min(width);
                     let (there, missing) = out[..shown].split_at_mut(came.saturating_sub(start).min(shown));
                     for (out, &number) in there.iter_mut().zip(&picture.as_slice()[start.min(came)..]) {
-                        *out = self.colors[usize::from(number)];
+                        out.copy_from_slice(&self.colors[usize::from(number)][..N]);
                     }
-                    missing.fill([GREY; 4]);
+                    missing.fill([GREY; N]);
                 }
                 Ok(())
             })?;
@@ -181,7 +227,38 @@ mod tests {
         decoder.next_frame_info().ok()??;
         let mut pixels = vec![GREY; decoder.buffer_size()];
         let _ = decoder.fill_buffer(&mut pixels);
-        Some(pixels)
+        // The picture is opaque.
+        pixels.chunks_exact(4).map(|pixel| &pixel[..3]).collect::<Vec<_>>().concat().into()
+    }
+
+    #[test]
+    fn a_picture_has_alpha_where_something_is_seen_through_it() {
+        let pool = Pool::new(system(), Settings::default()).unwrap();
+        let file = |transparent, (left, width), canvas| {
+            let mut frame = ::gif::Frame::from_indexed_pixels(width, 3, vec![7; usize::from(width) * 3], transparent);
+            frame.left = left;
+            let mut bytes = Vec::new();
+            let mut encoder = ::gif::Encoder::new(&mut bytes, canvas, 3, &[90; 30]).unwrap();
+            encoder.write_frame(&frame).unwrap();
+            encoder.write_frame(&frame).unwrap();
+            drop(encoder);
+            bytes
+        };
+        for (transparent, place, canvas, mode, first) in [
+            (None, (0, 4), 4, Mode::RGB, &[90, 90, 90][..]),
+            (None, (0, 5), 4, Mode::RGB, &[90, 90, 90]),
+            (Some(7), (0, 4), 4, Mode::RGBA, &[90, 90, 90, 0]),
+            (Some(2), (0, 4), 4, Mode::RGBA, &[90, 90, 90, 255]),
+            (None, (0, 3), 4, Mode::RGBA, &[90, 90, 90, 255]),
+            (None, (1, 3), 4, Mode::RGBA, &[0, 0, 0, 0]),
+        ] {
+            let bytes = file(transparent, place, canvas);
+            let image = Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap();
+            assert_eq!(image.mode(), mode, "{transparent:?} {place:?}");
+            assert_eq!(&image.row(0).unwrap()[..first.len()], first, "{transparent:?} {place:?}");
+            assert_eq!(frames(&bytes), Some(2));
+            assert!((0..bytes.len()).all(|end| frames(&bytes[..end]).is_none()));
+        }
     }
 
     #[test]

@@ -29,6 +29,9 @@ mod bmp;
 
 mod gif;
 
+#[cfg(test)]
+pub(crate) use self::tiff::pages;
+
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -36,7 +39,7 @@ use gabion_blocks::Pool;
 
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
-use crate::format::Format;
+use crate::format::{Format, Formats};
 use crate::limits::Limits;
 use crate::metadata::{Metadata, Orientation};
 use crate::sides::{Layers, Sides};
@@ -66,6 +69,11 @@ impl Header {
 pub(crate) trait Decode {
     fn header(&self) -> &Header;
 
+    /// How many pictures the file has, frames or pages; `None` where that is not told, or is damaged.
+    fn frames(&self) -> Option<u32> {
+        Some(1)
+    }
+
     /// Says that the picture is wanted in its own size. A decoder may change what its header says of the layers.
     fn keep_size(&mut self) {}
 
@@ -86,8 +94,8 @@ pub(crate) trait Decode {
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()>;
 }
 
-/// Reads the header of `bytes`. The first bytes say which format it is.
-pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Decode + 'a>> {
+/// Reads the header of `bytes`. The first bytes say which format it is; it is to be one of `formats`.
+pub(crate) fn begin<'a>(bytes: &'a [u8], formats: Formats, limits: &Limits) -> Result<Box<dyn Decode + 'a>> {
     let Some(format) = Format::of_bytes(bytes) else {
         if bytes.is_empty() {
             return Err(ImageError::unknown("the file is empty: get it anew"));
@@ -95,7 +103,10 @@ pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Deco
         let known = "the first bytes are of no image format that is known here: JPEG, PNG, WebP, TIFF, BMP and GIF are";
         return Err(ImageError::unknown(foreign::told(bytes).unwrap_or_else(|| known.to_owned())));
     };
-    guarded(format, || {
+    if !formats.contains(format) {
+        return Err(ImageError::unknown(format!("the file is {format}, and here only {formats} may be opened")));
+    }
+    let begun = guarded(format, || {
         Ok(match format {
             Format::Jpeg => Box::new(jpeg::Jpeg::begin(bytes, limits)?) as Box<dyn Decode>,
             Format::Png => Box::new(png::Png::begin(bytes, limits)?),
@@ -104,6 +115,11 @@ pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Deco
             Format::Bmp => Box::new(bmp::Bmp::begin(bytes, limits)?),
             Format::Gif => Box::new(gif::Gif::begin(bytes, limits)?),
         })
+    });
+    // Whatever it is, it is the file's fault: nobody asked for a picture without pixels.
+    begun.map_err(|error| match error {
+        ImageError::Setting { what } => ImageError::corrupt(format, what),
+        error => error,
     })
 }
 

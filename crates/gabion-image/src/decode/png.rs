@@ -102,6 +102,11 @@ impl Decode for Png<'_> {
         &self.header
     }
 
+    fn frames(&self) -> Option<u32> {
+        // The picture that others show need not be a frame; it is the one that is decoded.
+        Some(self.reader.info().animation_control.map_or(1, |animation| animation.num_frames.max(1)))
+    }
+
     fn beside(&self) -> u64 {
         let Header { width, height, .. } = self.header;
         if self.reader.info().interlaced { pixel_bytes(self.header.layers.mode(), width, height) } else { 0 }

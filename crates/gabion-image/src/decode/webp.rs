@@ -88,6 +88,10 @@ impl Decode for WebP<'_> {
         &self.header
     }
 
+    fn frames(&self) -> Option<u32> {
+        Some(if self.decoder.is_animated() { self.decoder.num_frames() } else { 1 }).filter(|frames| *frames > 0)
+    }
+
     /// The picture. As long as the library takes something beside it, which `begin` has counted, nothing of the new
     /// image is touched.
     fn beside(&self) -> u64 {

@@ -18,7 +18,8 @@ pub const MOST_PROFILE: usize = 254 * PROFILE_PART;
 
 /// What is written beside pixels that are stored in `mode`.
 pub fn metadata<'a>(image: &'a Image, options: &SaveOptions, mode: Mode) -> Written<'a> {
-    if options.metadata { image.metadata().written_with(mode) } else { Written::default() }
+    let Written { exif, icc } = image.metadata().written_with(mode);
+    Written { exif: exif.filter(|_| options.exif), icc: icc.filter(|_| options.profile) }
 }
 
 /// Refuses what the format cannot hold, before anything is written.

@@ -42,10 +42,12 @@ pub struct SaveOptions {
     pub lossless: bool,
     /// PNG and TIFF.
     pub compression: Compression,
-    /// Writes the image's EXIF block and ICC profile, if it has them. JPEG, PNG and WebP take both, TIFF the profile
-    /// and of the block the orientation, BMP nothing. A profile that does not fit what is stored is left out, as that
-    /// of a grey image in WebP, which stores colours.
-    pub metadata: bool,
+    /// Writes the image's EXIF block, if it has one. JPEG, PNG and WebP take it, TIFF takes the orientation of it, BMP
+    /// nothing. Default: true.
+    pub exif: bool,
+    /// Writes the image's ICC profile, if it has one; BMP takes none. One that does not fit what is stored is left out,
+    /// as that of a grey image in WebP, which stores colours. Default: true.
+    pub profile: bool,
 }
 
 impl Default for SaveOptions {
@@ -57,7 +59,8 @@ impl Default for SaveOptions {
             optimized: false,
             lossless: false,
             compression: Compression::default(),
-            metadata: true,
+            exif: true,
+            profile: true,
         }
     }
 }

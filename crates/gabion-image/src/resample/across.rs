@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use super::weights::{Filter, Weights};
+use super::weights::{Filter, Span, Weights};
 use crate::error::Result;
 use crate::wide::{Kernel, SumKernel, byte, sum_up, wide, wide_sum};
 
@@ -67,8 +67,14 @@ type Tap = [[u8; 4]; 3];
 type Column = [[u8; 4]; ROWS];
 
 impl Taps {
-    fn new(pool: &Pool, channels: usize, widths: (usize, usize), extent: f64, filter: Filter) -> Result<Self> {
-        let mut exact = Weights::new(pool, filter, widths.0, extent, widths.1)?;
+    fn new(
+        pool: &Pool,
+        channels: usize,
+        widths: (usize, usize),
+        span: impl Into<Span>,
+        filter: Filter,
+    ) -> Result<Self> {
+        let mut exact = Weights::new(pool, filter, widths.0, span, widths.1)?;
         let stride = (widths.0 * channels).next_multiple_of(ROWS);
         let mut taps = Self {
             // Clean, so that what is no more than room is no odd number, which would take long to multiply.
@@ -179,24 +185,26 @@ impl Kernel for Doubled<'_> {
 }
 
 impl Across {
-    /// For `height` rows of `widths.0` pixels that cover `extent` of them, to be `widths.1` pixels wide.
+    /// For `height` rows of `widths.0` pixels, a `span` of which is to be `widths.1` pixels wide.
     pub fn new(
         pool: &Pool,
         channels: usize,
         widths: (usize, usize),
         height: usize,
-        extent: f64,
+        span: impl Into<Span>,
         filter: Filter,
     ) -> Result<Self> {
+        let span @ Span { start, extent } = span.into();
         let same = widths.0 == widths.1 && extent >= widths.0 as f64;
-        let twice = (extent * 2.0 - widths.1 as f64).abs() < 1e-9;
+        let all = start == 0.0 && extent > (widths.0 - 1) as f64;
+        let twice = all && (extent * 2.0 - widths.1 as f64).abs() < 1e-9;
         let doubled = channels == 1 && filter == Filter::Bilinear && twice;
         let way = if same {
             Way::Same
         } else if doubled {
             Way::Doubled(pool.rent(&Request::new(widths.0 + 2))?)
         } else {
-            Way::Taps(Taps::new(pool, channels, widths, extent, filter)?)
+            Way::Taps(Taps::new(pool, channels, widths, span, filter)?)
         };
         let new = pool.rent(&Request::new(widths.1 * channels))?;
         Ok(Self { widths, channels, missing: height, way, new, used: 0, ready: 0 })

@@ -6,7 +6,7 @@ use super::Resampling;
 use super::across::{Across, Target};
 use super::boxes::{Boxes, LARGEST};
 use super::ring::Ring;
-use super::weights::{Filter, Weights};
+use super::weights::{Filter, Span, Weights};
 use crate::error::{ImageError, Result};
 use crate::sides::Sides;
 
@@ -40,7 +40,8 @@ impl Job {
             Filter::Nearest => 1,
             _ => ((old as f64 / new as f64 / self.how.gap.max(1.0)) as usize).clamp(1, LARGEST),
         };
-        (side(self.old.size.0, self.new.0), side(self.old.size.1, self.new.1))
+        let seen = self.old.seen();
+        (side(seen.0, self.new.0), side(seen.1, self.new.1))
     }
 }
 
@@ -48,7 +49,7 @@ impl Layer {
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
     pub fn new(pool: &Pool, job: &Job) -> Result<Self> {
-        let Job { channels, old: Sides { size: old, extent }, new, how } = *job;
+        let Job { channels, old: Sides { size: old, start, extent }, new, how } = *job;
         let (wide, high) = job.boxes();
         let boxes = if wide * high > 1 {
             let row = pool.rent(&Request::new(old.0 * channels))?;
@@ -57,13 +58,15 @@ impl Layer {
             None
         };
         let (width, height) = (old.0.div_ceil(wide), old.1.div_ceil(high));
-        let extent = (extent.0 / wide as f64, extent.1 / high as f64);
-        let across = Across::new(pool, channels, (width, new.0), new.1, extent.0, how.filter)?;
-        let through = across.takes_bytes() && height == new.1 && extent.1 >= height as f64;
+        let span =
+            |start: f64, extent: f64, side: usize| Span { start: start / side as f64, extent: extent / side as f64 };
+        let (columns, rows) = (span(start.0, extent.0, wide), span(start.1, extent.1, high));
+        let across = Across::new(pool, channels, (width, new.0), new.1, columns, how.filter)?;
+        let through = across.takes_bytes() && height == new.1 && rows.extent >= height as f64;
         let ring = if through {
             None
         } else {
-            let weights = Weights::new(pool, how.filter, height, extent.1, new.1)?;
+            let weights = Weights::new(pool, how.filter, height, rows, new.1)?;
             Some(Ring::new(pool, width * channels, weights)?)
         };
         Ok(Self { pool: pool.clone(), height: old.1, came: 0, boxes, ring, across })

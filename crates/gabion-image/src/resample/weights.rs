@@ -122,6 +122,20 @@ impl Iterator for Places {
     }
 }
 
+/// The part of old rows that becomes the new ones: where it begins, and how many it has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    pub start: f64,
+    pub extent: f64,
+}
+
+/// From the first row on.
+impl From<f64> for Span {
+    fn from(extent: f64) -> Self {
+        Self { start: 0.0, extent }
+    }
+}
+
 /// What each new row is made of: adjacent old rows, and how much each of them counts. Made up row by row, so that it
 /// takes no memory that grows with the number of rows.
 ///
@@ -130,6 +144,7 @@ pub struct Weights {
     filter: Filter,
     old: usize,
     new: usize,
+    start: f64,
     scale: f64,
     /// How much the kernel is stretched, and how far it reaches then.
     stretch: f64,
@@ -141,18 +156,20 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// For `new` rows out of `old` ones that cover `extent` of them: less than `old` when the last is a smaller box.
+    /// For `new` rows out of a `span` of `old` ones: less than all of them when the last is a smaller box, or when not
+    /// all of them are wanted.
     ///
     /// # Errors
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
-    pub fn new(pool: &Pool, filter: Filter, old: usize, extent: f64, new: usize) -> Result<Self> {
+    pub fn new(pool: &Pool, filter: Filter, old: usize, span: impl Into<Span>, new: usize) -> Result<Self> {
+        let Span { start, extent } = span.into();
         let scale = extent / new as f64;
         let stretch = scale.max(1.0);
         let reach = filter.reach() * stretch;
         let most = most(filter, reach, old);
         let row = pool.rent(&Request::new(most * size_of::<f32>()))?;
         let turn = (THIRD_TURN / stretch).sin_cos();
-        Ok(Self { filter, old, new, scale, stretch, reach, turn, row })
+        Ok(Self { filter, old, new, start, scale, stretch, reach, turn, row })
     }
 
     /// How many old rows a new one is made of, at most.
@@ -161,7 +178,7 @@ impl Weights {
     }
 
     fn center(&self, row: usize) -> f64 {
-        (row as f64 + 0.5) * self.scale
+        self.start + (row as f64 + 0.5) * self.scale
     }
 
     /// The old rows that new row `row` is made of; `None` when there is no such row.

@@ -39,7 +39,7 @@ fn by_libjpeg(pool: &gabion_blocks::Pool, bytes: &[u8], mode: Mode) -> Image {
 
 /// What is decoded for other sizes: the planes, where they are right.
 fn by_planes(pool: &gabion_blocks::Pool, bytes: &[u8]) -> Image {
-    let mut decoder = decode::begin(bytes, &Limits::default()).unwrap();
+    let mut decoder = decode::begin(bytes, crate::Formats::ALL, &Limits::default()).unwrap();
     let (size, layers) = ((decoder.header().width, decoder.header().height), decoder.header().layers.clone());
     let mut assembly = Assembly::new(pool, &layers, size, layers.mode(), Resampling::default()).unwrap();
     decode::run(&mut *decoder, pool, &mut assembly, false).unwrap();
@@ -154,7 +154,7 @@ fn assert_read_right(pool: &gabion_blocks::Pool, bytes: &[u8], mode: Mode) {
 
 /// Whether planes are decoded for a size that is little smaller.
 fn has_planes(bytes: &[u8]) -> bool {
-    let mut decoder = decode::begin(bytes, &Limits::default()).unwrap();
+    let mut decoder = decode::begin(bytes, crate::Formats::ALL, &Limits::default()).unwrap();
     decoder.shrink((f64::INFINITY, f64::INFINITY));
     matches!(decoder.header().layers, Layers::Planes(_))
 }

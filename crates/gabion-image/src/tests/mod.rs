@@ -4,6 +4,12 @@ mod tiff;
 
 mod damage;
 
+mod fitted;
+
+mod greys;
+
+mod probes;
+
 mod limits;
 
 mod geometry;

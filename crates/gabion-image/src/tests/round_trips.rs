@@ -12,7 +12,7 @@ use crate::{
 fn comes_back(format: Format, mode: Mode) -> Option<Mode> {
     Some(match (format, mode) {
         (Format::Jpeg, Mode::LA | Mode::RGBA) | (Format::Png | Format::WebP | Format::Bmp, Mode::CMYK) => return None,
-        (Format::WebP | Format::Bmp, Mode::L) => Mode::RGB,
+        (Format::WebP, Mode::L) => Mode::RGB,
         (Format::WebP | Format::Bmp, Mode::LA) => Mode::RGBA,
         (_, mode) => mode,
     })
@@ -99,7 +99,7 @@ fn metadata_is_kept_when_asked_for() {
         let none = OpenOptions { exif: false, profile: false, ..OpenOptions::default() };
         let bare = Image::decode(&pool, &bytes, &none).unwrap();
         assert_eq!((bare.metadata(), bare.size()), (&Metadata::default(), (30, 40)));
-        let without = encoded(&image, format, &SaveOptions { metadata: false, ..SaveOptions::default() });
+        let without = encoded(&image, format, &SaveOptions { exif: false, profile: false, ..SaveOptions::default() });
         assert_eq!(Image::decode(&pool, &without, &OpenOptions::default()).unwrap().metadata(), &Metadata::default());
     }
     let bytes = encoded(&image, Format::Tiff, &SaveOptions::default());
@@ -168,7 +168,7 @@ fn an_exif_block_may_be_too_long_for_jpeg() {
             assert_eq!(back.metadata().exif, image.metadata().exif);
         } else {
             assert!(matches!(saved, Err(ImageError::Setting { .. })), "{saved:?}");
-            encoded(&image, Format::Jpeg, &SaveOptions { metadata: false, ..SaveOptions::default() });
+            encoded(&image, Format::Jpeg, &SaveOptions { exif: false, profile: false, ..SaveOptions::default() });
             encoded(&image, Format::Png, &SaveOptions::default());
         }
     }

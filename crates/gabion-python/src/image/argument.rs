@@ -1,10 +1,10 @@
 //! Sizes, modes, colours and boxes as callers write them.
 
 use gabion_image::{
-    Compression, Filter, Flip, Format, LONGEST_SIDE, Limits, Mode, Region, Resampling, Subsampling, Turn,
+    Compression, Filter, Fit, Flip, Format, Formats, LONGEST_SIDE, Limits, Mode, Region, Resampling, Subsampling, Turn,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 
 use super::refusal::{image_error, type_error, value_error};
 use crate::argument::{Given, index};
@@ -43,6 +43,86 @@ pub(super) fn filter(value: &Bound<'_, PyAny>) -> PyResult<Filter> {
 pub(super) fn format(value: &Bound<'_, PyAny>) -> PyResult<Format> {
     let written = Format::ALL.into_iter().filter(|format| format.can_write());
     word("format", value, Format::of_name, written.map(Format::name))
+}
+
+/// Which formats may be opened: names in a list.
+pub(super) fn formats(value: &Bound<'_, PyAny>) -> PyResult<Formats> {
+    let py = value.py();
+    let shape = "formats must be a list of names, such as (\"JPEG\", \"PNG\")";
+    if value.is_instance_of::<PyString>() {
+        return Err(type_error(py, &format!("{shape}, not one")));
+    }
+    let names = value.try_iter().map_err(|_| type_error(py, &format!("{shape}, not {}", class_name(value))))?;
+    let found = names
+        .map(|name| word("formats", &name?, Format::of_name, Format::ALL.into_iter().map(Format::name)))
+        .collect::<PyResult<Vec<_>>>()?;
+    if found.is_empty() {
+        return Err(value_error(py, "formats is empty: nothing could be opened"));
+    }
+    Ok(Formats::of(found))
+}
+
+/// The bytes of what is kept beside the pixels.
+pub(super) fn content(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let bytes = value.cast::<PyBytes>().map_err(|_| {
+        type_error(value.py(), &format!("icc_profile must be bytes or None, not {}", class_name(value)))
+    })?;
+    Ok(bytes.as_bytes().to_vec())
+}
+
+/// What of a file's metadata is kept or written: the EXIF block, the ICC profile.
+pub(super) fn metadata(value: &Bound<'_, PyAny>) -> PyResult<(bool, bool)> {
+    let Ok(text) = value.cast::<PyString>() else { return flag("metadata", value).map(|all| (all, all)) };
+    match text.to_str()? {
+        "exif" => Ok((true, false)),
+        "icc_profile" => Ok((false, true)),
+        text => {
+            let text = format!("metadata={text:?}: pass True, False, \"exif\" or \"icc_profile\"");
+            Err(value_error(value.py(), &text))
+        }
+    }
+}
+
+/// How a picture comes into a box of another shape; `None` where that is not said.
+pub(super) fn fit(
+    py: Python<'_>,
+    fit: Option<&Bound<'_, PyAny>>,
+    background: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Fit>> {
+    let known = || ["inside", "cover", "pad"].into_iter();
+    let find = |text: &str| known().find(|known| *known == text);
+    let fit = fit.map(|fit| word("fit", fit, find, known())).transpose()?;
+    if fit != Some("pad") && background.is_some() {
+        return Err(value_error(py, "background= is what fit=\"pad\" fills a box with: pass both"));
+    }
+    Ok(match fit {
+        None => None,
+        Some("cover") => Some(Fit::Cover),
+        Some("pad") => Some(Fit::Pad(background.map_or(Ok([0; 4]), filling)?)),
+        Some(_) => Some(Fit::Inside),
+    })
+}
+
+/// The colour around a picture, whatever its mode: red, green, blue and alpha.
+fn filling(value: &Bound<'_, PyAny>) -> PyResult<[u8; 4]> {
+    let (py, name) = (value.py(), "background");
+    let sample = |value: &Bound<'_, PyAny>| channel(name, py, whole(name, value)?);
+    if is_one_number(value) {
+        return sample(value).map(|grey| [grey, grey, grey, 255]);
+    }
+    let shape = "a number from 0 to 255, (red, green, blue), or these and alpha";
+    if value.len().is_ok_and(|length| length == 3) {
+        return several(name, shape, value, sample).map(|[red, green, blue]| [red, green, blue, 255]);
+    }
+    several(name, shape, value, sample)
+}
+
+/// Refuses a box with one side where both are filled.
+pub(super) fn both_sides(py: Python<'_>, name: &str, (width, height): (u32, u32), fit: Fit) -> PyResult<()> {
+    if fit == Fit::Inside || width.max(height) < LONGEST_SIDE {
+        return Ok(());
+    }
+    Err(value_error(py, &format!("{name}: a box that is covered or filled has two sides: pass (width, height)")))
 }
 
 pub(super) fn compression(value: &Bound<'_, PyAny>) -> PyResult<Compression> {
@@ -173,7 +253,7 @@ pub(super) fn side(py: Python<'_>, name: &str, number: i64) -> PyResult<u32> {
         _ => {
             let bound =
                 if number < 1 { "at least 1 × 1".to_owned() } else { format!("sides of {LONGEST_SIDE} at most") };
-            Err(image_error(py, &format!("{name}: a side of {number} pixels; an image has {bound}")))
+            Err(value_error(py, &format!("{name}: a side of {number} pixels; an image has {bound}")))
         }
     }
 }
@@ -243,7 +323,8 @@ pub(super) fn color(name: &str, mode: Mode, value: &Bound<'_, PyAny>) -> PyResul
     if is_one_number(value) {
         return Ok(vec![channel(name, value.py(), whole(name, value)?)?; channels]);
     }
-    channel_each(name, mode, &format!("a number from 0 to 255, or {channels} of them for {mode}"), value)
+    let each = if channels == 1 { String::new() } else { format!(", or {channels} of them") };
+    channel_each(name, mode, &format!("a number from 0 to 255{each} for {mode}"), value)
 }
 
 /// The colour to lay a picture over that is to be in this mode.

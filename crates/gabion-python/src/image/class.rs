@@ -2,11 +2,14 @@
 
 use std::ffi::c_int;
 
-use gabion_image::OpenOptions;
+use gabion_image::{Fit, Formats};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use super::info::ImageInfo;
+use super::opening::{AVERAGED, Opening};
+use super::patience::Patience;
 use super::state::Image;
 use super::view::{self, Rows};
 use super::{argument, export, parts, refusal, source, target};
@@ -17,9 +20,6 @@ use crate::ffi;
 use crate::gate::through_gate;
 use crate::memory::row_index;
 use crate::result;
-
-/// How far down `open` and `thumbnail` average a picture before they filter it.
-const AVERAGED: Option<f64> = Some(2.0);
 
 #[pymethods]
 impl Image {
@@ -32,110 +32,84 @@ impl Image {
         Self::made(py, Ok(parts::put_together(parts)?))
     }
 
-    /// Open an image; returns an Image. source is a path, a binary file, which is read from where it stands to its end,
-    /// or the bytes of a file. The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of
-    /// those with several).
-    ///
-    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape; (150, None)
-    /// leaves the height to the shape. It is decoded no larger than needed and made smaller while it is decoded; where
-    /// the format allows, the full picture is never in memory. filter and reducing_gap are those of resize().
-    ///
-    /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
-    ///
-    /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says.
-    /// metadata=True keeps EXIF block and ICC profile; a profile of another colour space than the image's is left out.
-    /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
-    /// ImageError all the same. contiguous=True puts all rows in one piece, as make_contiguous() does.
-    ///
-    /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one
-    /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off, of a format
-    /// that is not read (HEIC, AVIF, SVG, a video: the message names it) or not an image, OSError when it cannot be
-    /// read, TypeError for a source of another kind.
+    #[doc = include_str!("open.txt")]
+    #[staticmethod]
+    #[pyo3(
+        signature = (source, **options),
+        text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, scaled=True, \
+                          upright=True, metadata=True, partial=False, contiguous=False, max_pixels=None, \
+                          max_bytes=None, fit='inside', background=None, formats=None, timeout=None)"
+    )]
+    fn open(source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let py = source.py();
+        Self::made(py, Ok(source::open(source, &Opening::of(py, options)?)?))
+    }
+
+    /// Look at a file without decoding it; returns an ImageInfo. source, limits and formats are those of open(), and so
+    /// are the errors, but for what only decoding finds damaged. A file object that can seek stays where it stands.
+    /// Reads the file, and takes no memory for pixels.
     ///
     /// >>> import gabion, io
     /// >>> file = io.BytesIO()
     /// >>> gabion.Image.new("RGB", (300, 200), 128).save(file, format="PNG")
-    /// >>> gabion.Image.open(file.getvalue(), max_size=150)
-    /// <gabion.Image RGB 150 × 100, from PNG>
+    /// >>> found = gabion.Image.probe(file.getvalue())
+    /// >>> found.format, found.mode, found.size, found.frames
+    /// ('PNG', 'RGB', (300, 200), 1)
     #[staticmethod]
-    #[pyo3(
-        signature = (
-            source, *, max_size = None, mode = None, filter = None, reducing_gap = Given::Absent,
-            scaled = Given::Absent, upright = Given::Absent, metadata = Given::Absent, partial = Given::Absent,
-            contiguous = Given::Absent, max_pixels = None, max_bytes = None
-        ),
-        text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, scaled=True, \
-                          upright=True, metadata=True, partial=False, contiguous=False, max_pixels=None, \
-                          max_bytes=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
-    fn open(
+    #[pyo3(signature = (source, *, max_pixels = None, max_bytes = None, formats = None))]
+    fn probe(
         source: &Bound<'_, PyAny>,
-        max_size: Option<&Bound<'_, PyAny>>,
-        mode: Option<&Bound<'_, PyAny>>,
-        filter: Option<&Bound<'_, PyAny>>,
-        reducing_gap: Given<'_>,
-        scaled: Given<'_>,
-        upright: Given<'_>,
-        metadata: Given<'_>,
-        partial: Given<'_>,
-        contiguous: Given<'_>,
         max_pixels: Option<&Bound<'_, PyAny>>,
         max_bytes: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        let py = source.py();
-        let limits = argument::limits(max_pixels, max_bytes)?;
-        let contiguous = contiguous.flag("contiguous", false)?;
-        let metadata = metadata.flag("metadata", true)?;
-        let options = OpenOptions {
-            max_size: max_size.map(|most| argument::most("max_size", most)).transpose()?,
-            mode: mode.map(argument::mode).transpose()?,
-            resampling: argument::resampling(filter, &reducing_gap, AVERAGED)?,
-            scaled: scaled.flag("scaled", true)?,
-            upright: upright.flag("upright", true)?,
-            exif: metadata,
-            profile: metadata,
-            partial: partial.flag("partial", false)?,
-            limits,
-        };
-        Self::made(py, source::laid(py, source::open(source, &options)?, contiguous))
+        formats: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ImageInfo> {
+        let formats = formats.map_or(Ok(Formats::ALL), argument::formats)?;
+        Ok(ImageInfo::of(&source::probe(source, formats, &argument::limits(max_pixels, max_bytes)?)?))
     }
 
     /// Make an image of one colour. size is (width, height); color is a number from 0 to 255 for all channels, or one
-    /// for each. contiguous=True puts all rows in one piece. Raises ImageError for a side of 0 or of more than 2³¹ − 1,
-    /// LimitError or MemoryError when the pool has no room.
+    /// for each. contiguous=True puts all rows in one piece. Raises ValueError for a side of 0 or of more than 2³¹ − 1,
+    /// LimitError or MemoryError when the pool has no room; timeout waits for some, as that of open().
     ///
     /// >>> import gabion
     /// >>> bytes(gabion.Image.new("RGBA", (2, 1), (1, 2, 3, 255)).row(0))
     /// b'\x01\x02\x03\xff\x01\x02\x03\xff'
     #[staticmethod]
     #[pyo3(
-        signature = (mode, size, color = None, *, contiguous = Given::Absent),
-        text_signature = "(mode, size, color=0, *, contiguous=False)"
+        signature = (mode, size, color = None, *, contiguous = Given::Absent, timeout = None),
+        text_signature = "(mode, size, color=0, *, contiguous=False, timeout=None)"
     )]
     fn new(
         mode: &Bound<'_, PyAny>,
         size: &Bound<'_, PyAny>,
         color: Option<&Bound<'_, PyAny>>,
         contiguous: Given<'_>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = mode.py();
         let (mode, contiguous) = (argument::mode(mode)?, contiguous.flag("contiguous", false)?);
         let size = argument::size("size", size)?;
-        Self::made(py, Ok(source::plain(py, mode, size, color, contiguous)?))
+        let made = Patience::of(timeout)?.run(py, || source::plain(py, mode, size, color, contiguous))?;
+        Self::made(py, Ok(made))
     }
 
     /// Make an image of a copy of pixels as to_bytes() gives them: data, bytes-like, has a byte for each channel, row
     /// after row without gaps. size is (width, height). Raises ImageError for another number of bytes than these pixels
-    /// have.
+    /// have. timeout is that of open().
     ///
     /// >>> import gabion
     /// >>> gabion.Image.from_bytes("RGB", (2, 1), bytes([255, 0, 0, 0, 255, 0]))
     /// <gabion.Image RGB 2 × 1>
     #[staticmethod]
-    fn from_bytes(mode: &Bound<'_, PyAny>, size: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (mode, size) = (argument::mode(mode)?, argument::size("size", size)?);
-        Self::made(data.py(), Ok(source::bytes(mode, size, data)?))
+    #[pyo3(signature = (mode, size, data, *, timeout = None))]
+    fn from_bytes(
+        mode: &Bound<'_, PyAny>,
+        size: &Bound<'_, PyAny>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let (py, mode, size) = (data.py(), argument::mode(mode)?, argument::size("size", size)?);
+        Self::made(py, Ok(Patience::of(timeout)?.run(py, || source::bytes(mode, size, data))?))
     }
 
     /// Make an image of a copy of an array of uint8: (rows, columns), or (rows, columns, channels) of 1 to 4 channels,
@@ -228,26 +202,43 @@ impl Image {
     }
 
     /// The ICC profile of the file that the image came from, or None. It is kept as long as it fits: in another colour
-    /// space (grey, RGB, CMYK) there is none.
+    /// space (grey, RGB, CMYK) there is none. May be set, to the content of a profile or to None; ValueError for what
+    /// is none, or is of another colour space. Pixels stay as they are.
     #[getter]
     fn icc_profile<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         self.kept(py, |metadata| metadata.icc.clone())
+    }
+
+    #[setter]
+    fn set_icc_profile(&self, py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let profile = value.map(argument::content).transpose()?;
+        self.keep(py, |image| image.set_profile(profile))
     }
 
     /// A new image of another size, (width, height).
     ///
     /// filter is "lanczos3", "bicubic", "bilinear", "box" or "nearest". With reducing_gap, the image is first averaged
     /// down to about that many times the new size and then filtered: 2.0 is several times faster, and the difference is
-    /// hardly visible. Colours are weighted by their alpha. contiguous=True puts all rows in one piece. Raises
-    /// ImageError for a side of 0, ValueError for an unknown filter or a gap below 1.
+    /// hardly visible. Colours are weighted by their alpha. contiguous=True puts all rows in one piece.
+    ///
+    /// fit keeps the shape: "inside" gives the largest size within size, "cover" and "pad" exactly size, as those of
+    /// open() do, background too; the image may get larger with all of them. timeout is that of open(). Raises
+    /// ValueError for a side of 0, an unknown filter or a gap below 1.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("RGB", (640, 480)).resize((64, 48), filter="box")
     /// <gabion.Image RGB 64 × 48>
+    /// >>> gabion.Image.new("RGB", (640, 480)).resize((50, 50), fit="cover")
+    /// <gabion.Image RGB 50 × 50>
     #[pyo3(
-        signature = (size, *others, filter = None, reducing_gap = Given::Absent, contiguous = Given::Absent),
-        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None, contiguous=False)"
+        signature = (
+            size, *others, filter = None, reducing_gap = Given::Absent, contiguous = Given::Absent, fit = None,
+            background = None, timeout = None
+        ),
+        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None, contiguous=False, fit=None, \
+                          background=None, timeout=None)"
     )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
     fn resize(
         &self,
         size: &Bound<'_, PyAny>,
@@ -255,6 +246,9 @@ impl Image {
         filter: Option<&Bound<'_, PyAny>>,
         reducing_gap: Given<'_>,
         contiguous: Given<'_>,
+        fit: Option<&Bound<'_, PyAny>>,
+        background: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = size.py();
         if !others.is_empty() && argument::is_one_number(size) {
@@ -263,38 +257,50 @@ impl Image {
         argument::by_name("resize()", "filter", others)?;
         let (width, height) = argument::size("size", size)?;
         let how = argument::resampling(filter, &reducing_gap, None)?;
-        let contiguous = contiguous.flag("contiguous", false)?;
-        let new = self.map(py, |image| image.resize(width, height, how))?;
-        if contiguous {
-            new.make_contiguous(py)?;
-        }
-        Ok(new)
+        let (contiguous, fit) = (contiguous.flag("contiguous", false)?, argument::fit(py, fit, background)?);
+        Patience::of(timeout)?.run(py, || {
+            let new = self.map(py, |image| match fit {
+                None => image.resize(width, height, how),
+                Some(fit) => image.resize_to_fit(width, height, fit, how),
+            })?;
+            if contiguous {
+                new.make_contiguous(py)?;
+            }
+            Ok(new)
+        })
     }
 
     /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. With
-    /// None for one of them, that side may be as long as it gets. An image that is small enough stays as it is. As in
-    /// Pillow the image itself changes: use resize(), or copy() first, to keep it. Views that were made before go on to
-    /// show the old pixels.
+    /// None for one of them, that side may be as long as it gets. An image that is small enough stays as it is. With
+    /// fit="cover" or "pad" it is exactly size: see open(). As in Pillow the image itself changes: use resize(), or
+    /// copy() first, to keep it. Views that were made before go on to show the old pixels.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("L", (300, 200)).thumbnail((30, 30)).size
     /// (30, 20)
     #[pyo3(
-        signature = (size, *, filter = None, reducing_gap = Given::Absent),
-        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=2.0)"
+        signature = (size, *, filter = None, reducing_gap = Given::Absent, fit = None, background = None),
+        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=2.0, fit='inside', background=None)"
     )]
     fn thumbnail<'py>(
         slf: Bound<'py, Self>,
         size: &Bound<'py, PyAny>,
         filter: Option<&Bound<'py, PyAny>>,
         reducing_gap: Given<'_>,
+        fit: Option<&Bound<'py, PyAny>>,
+        background: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = size.py();
         let (width, height) = argument::most("size", size)?;
+        let fit = argument::fit(py, fit, background)?.unwrap_or_default();
+        argument::both_sides(py, "size", (width, height), fit)?;
         let how = argument::resampling(filter, &reducing_gap, AVERAGED)?;
         slf.get().replace(py, true, |image| {
-            let larger = image.width() > width || image.height() > height;
-            larger.then(|| image.thumbnail(width, height, how)).transpose()
+            let differs = match fit {
+                Fit::Inside => image.width() > width || image.height() > height,
+                _ => image.size() != (width, height),
+            };
+            differs.then(|| image.thumbnail_to_fit(width, height, fit, how)).transpose()
         })?;
         Ok(slf)
     }
@@ -307,30 +313,43 @@ impl Image {
     /// the picture over that colour instead; one without alpha is just converted.
     ///
     /// Raises ValueError for an unknown mode, a channel beyond 255, and a background where the new mode has alpha;
-    /// TypeError for a background of another length.
+    /// TypeError for a background of another length. timeout is that of open().
     ///
     /// >>> import gabion
     /// >>> transparent = gabion.Image.new("RGBA", (1, 1), (10, 0, 0, 0))
     /// >>> transparent.convert("RGB").to_bytes(), transparent.convert("RGB", background=255).to_bytes()
     /// (b'\n\x00\x00', b'\xff\xff\xff')
-    #[pyo3(signature = (mode, /, *, background = None))]
-    fn convert(&self, mode: &Bound<'_, PyAny>, background: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (mode, /, *, background = None, timeout = None))]
+    fn convert(
+        &self,
+        mode: &Bound<'_, PyAny>,
+        background: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         let py = mode.py();
         let mode = argument::mode(mode)?;
         let background = background.map(|background| argument::background(mode, background)).transpose()?;
-        self.map_brief(py, |image| match background {
-            Some(color) => image.over(mode, &color),
-            None => image.convert(mode),
+        Patience::of(timeout)?.run(py, || {
+            self.map_brief(py, |image| match &background {
+                Some(color) => image.over(mode, color),
+                None => image.convert(mode),
+            })
         })
     }
 
     /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. Raises ImageError
-    /// when it is empty or reaches beyond the image.
-    #[pyo3(signature = (r#box, /, *others), text_signature = "($self, box, /)")]
-    fn crop(&self, r#box: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
+    /// when it is empty or reaches beyond the image. timeout is that of open().
+    #[pyo3(signature = (r#box, /, *others, timeout = None), text_signature = "($self, box, /, *, timeout=None)")]
+    fn crop(
+        &self,
+        r#box: &Bound<'_, PyAny>,
+        others: &Bound<'_, PyTuple>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         argument::not_apart("crop", "box", "tuple", r#box, others)?;
         let region = argument::region(r#box)?;
-        self.map_brief(r#box.py(), |image| image.crop(region))
+        let py = r#box.py();
+        Patience::of(timeout)?.run(py, || self.map_brief(py, |image| image.crop(region)))
     }
 
     /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; by 90 and 270, width and height
@@ -365,18 +384,19 @@ impl Image {
         through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))
     }
 
-    /// A second image with the same pixels and metadata.
-    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
-        self.map_brief(py, gabion_image::Image::copy)
+    /// A second image with the same pixels and metadata. timeout is that of open().
+    #[pyo3(signature = (*, timeout = None))]
+    fn copy(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Patience::of(timeout)?.run(py, || self.map_brief(py, gabion_image::Image::copy))
     }
 
     fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
-        self.copy(py)
+        self.copy(py, None)
     }
 
     #[pyo3(signature = (_memo, /))]
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
-        self.copy(py)
+        self.copy(py, None)
     }
 
     /// Put all rows in one piece, so that NumPy and others can share them; does nothing when they already are. Raises
@@ -433,19 +453,7 @@ impl Image {
         target::pillow(py, &self.shown(py)?)
     }
 
-    /// Save to a path, or to a binary file that is open. format is "JPEG", "PNG", "WebP", "TIFF" or "BMP"; by default
-    /// the name decides. A path is written under a temporary name and renamed when it is complete, so there is always
-    /// the old file or the new one. A symbolic link stays, and the file that it leads to is replaced; pipes and devices
-    /// are written to.
-    ///
-    /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive
-    /// and optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
-    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. Of an
-    /// EXIF block TIFF stores the orientation only, BMP nothing and no profile. A profile is also left out where it
-    /// does not fit what is stored, as that of a grey image in WebP, which stores colours.
-    ///
-    /// Raises ImageError when the format cannot store the mode, the size or the EXIF block, or when neither name nor
-    /// format= says the format; OSError when the file cannot be written.
+    #[doc = include_str!("save.txt")]
     #[pyo3(
         signature = (target, *others, format = None, quality = None, **options),
         text_signature = "($self, target, *, format=None, quality=80, subsampling='4:2:0', progressive=False, optimize=False, \

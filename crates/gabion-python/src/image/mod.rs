@@ -18,6 +18,9 @@
 //! |---|---|
 //! | `refusal` | what can go wrong, and how Python is told |
 //! | `argument` | sizes, modes, colours and boxes as callers write them |
+//! | `patience` | calls that wait for room |
+//! | `opening` | the options of open() |
+//! | `info` | what a file says before it is decoded |
 //! | `picture` | the pixels, shared by the object and its views |
 //! | `view` | memoryviews of rows, of blocks and of the whole |
 //! | `export` | DLPack, Arrow, `__array_interface__` |
@@ -29,10 +32,17 @@
 //! | `thumbnail` | from file to file, in one go |
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "docstrings are Python's, whose slices look like links")]
+#![allow(clippy::doc_lazy_continuation, reason = "docstrings are Python's, whose prompts look like quotes")]
 
 mod refusal;
 
 mod argument;
+
+mod patience;
+
+mod opening;
+
+mod info;
 
 mod picture;
 
@@ -59,6 +69,7 @@ use crate::once::make_class;
 /// Adds the classes and functions to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Image>()?;
+    m.add_class::<info::ImageInfo>()?;
     make_class::<view::Part>(m);
     make_class::<view::Rows>(m);
     m.add_function(wrap_pyfunction!(thumbnail::_thumbnail, m)?)?;

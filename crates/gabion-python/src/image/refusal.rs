@@ -5,10 +5,13 @@ use std::fmt::Display;
 use gabion_image::{Format, ImageError};
 use pyo3::prelude::*;
 
-use crate::errors::{full_name, legible, own_error, system_error};
+use crate::errors::{self, full_name, legible, limit_error, own_error, system_error};
 use crate::memory;
 
 pub(super) use crate::errors::{buffer_error, type_error, value_error};
+
+/// The kind of what is damaged or cut off.
+const CORRUPT: &str = "corrupt";
 
 /// The exception for an error of the core. `name` is the file that it is about.
 #[cold]
@@ -17,7 +20,16 @@ pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_,
     match error {
         ImageError::Io(error) => system_error(py, &error, name),
         ImageError::Memory(error) => memory::refused(py, &error),
-        ImageError::Limit { .. } => own_error(py, |errors| &errors.limit, &text),
+        ImageError::Limit { unit, asked, limit } => {
+            let name = match unit {
+                "pixels" => "max_pixels",
+                "pixels a side" => "side",
+                _ => "max_bytes",
+            };
+            limit_error(py, name, asked, limit, &text)
+        }
+        ImageError::Corrupt { .. } => errors::image_error(py, CORRUPT, &text),
+        ImageError::Unsupported { .. } => errors::image_error(py, "unsupported", &text),
         _ => image_error(py, &text),
     }
 }
@@ -35,7 +47,7 @@ pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_
     } else {
         format!("not a sound {format} image: {what}; get the file anew, or pass partial=True for what can be decoded")
     };
-    image_error(py, &about(name, &text))
+    errors::image_error(py, CORRUPT, &about(name, &text))
 }
 
 fn about(name: Option<&Bound<'_, PyAny>>, text: &dyn Display) -> String {
@@ -70,7 +82,8 @@ pub(super) fn no_image(given: &Bound<'_, PyAny>) -> PyErr {
     type_error(given.py(), &text)
 }
 
+/// What cannot be done with this image, or with these pixels.
 #[cold]
 pub(super) fn image_error(py: Python<'_>, text: &str) -> PyErr {
-    own_error(py, |errors| &errors.image, text)
+    errors::image_error(py, "unfit", text)
 }

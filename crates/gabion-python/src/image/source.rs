@@ -1,16 +1,19 @@
 //! Images from files, bytes, arrays and Pillow.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
-use gabion_image::{Format, Image, ImageError, Metadata, Mode, OpenOptions};
+use gabion_image::{Format, Formats, Image, ImageError, Limits, Metadata, Mode, Probe};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::argument;
+use super::opening::Opening;
+use super::patience::Patience;
 use super::picture::BRIEF;
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::argument::path;
@@ -49,14 +52,58 @@ pub(super) fn laid(py: Python<'_>, mut image: Image, contiguous: bool) -> Result
 }
 
 /// Opens a path, the bytes of a file, or a file object.
-pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image> {
+pub(super) fn open(source: &Bound<'_, PyAny>, how: &Opening) -> PyResult<Image> {
+    let Opening { options, contiguous, patience } = how;
+    let (partial, most) = (options.partial, options.limits.max_bytes);
+    let whole = |image: Image| {
+        let mut image = image;
+        if *contiguous {
+            image.make_contiguous()?;
+        }
+        Ok(image)
+    };
+    let decode = |bytes: &[u8]| Image::decode(Pool::global(), bytes, options).and_then(whole);
+    let at = |path: &Path| Image::open(Pool::global(), path, options).and_then(whole);
+    read(source, "open", Reading { partial, most, patience }, at, decode)
+}
+
+/// What a file says of its picture: of a path, the bytes of a file, or a file object, which stays where it stands.
+pub(super) fn probe(source: &Bound<'_, PyAny>, formats: Formats, limits: &Limits) -> PyResult<Probe> {
+    let before = streams::position(source);
+    let reading = Reading { partial: false, most: limits.max_bytes, patience: &Patience::none() };
+    let at = |path: &Path| Probe::open(Pool::global(), path, formats, limits);
+    let found = read(source, "probe", reading, at, |bytes| Probe::of(bytes, formats, limits));
+    let moved = before.map(|at| source.call_method1("seek", (at,))).transpose();
+    found.and_then(|found| moved.map(|_| found))
+}
+
+/// How a source is read.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    /// Whether the caller takes what can be decoded of a damaged file.
+    partial: bool,
+    /// Bytes that a file may have.
+    most: u64,
+    patience: &'a Patience,
+}
+
+/// What `at` makes of a path, or `decode` of the bytes of a file.
+fn read<T: Send>(
+    source: &Bound<'_, PyAny>,
+    call: &str,
+    reading: Reading<'_>,
+    at: impl Fn(&Path) -> Result<T, ImageError> + Sync,
+    decode: impl Fn(&[u8]) -> Result<T, ImageError> + Sync,
+) -> PyResult<T> {
     let py = source.py();
+    let Reading { partial, most, patience } = reading;
     if let Some(path) = path(source)? {
         if is_special(py, &path) {
-            return with_file(source, "rb", |file| from_file(file, options));
+            return with_file(source, "rb", |file| from_file(file, reading, decode));
         }
-        let image = detached_ungated(py, || Image::open(Pool::global(), &path, options));
-        return image.map_err(|error| unopened(py, error, Some(source), options.partial));
+        return patience.run(py, || {
+            detached_ungated(py, || at(&path)).map_err(|error| unopened(py, error, Some(source), partial))
+        });
     }
     // Asked first: an image of Pillow's shows its pixels as an array, too, and has a palette apart.
     let maker = if is_pillows(source)? {
@@ -68,42 +115,64 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
     };
     if let Some(maker) = maker {
         let given = class_name(source);
-        let text =
-            format!("Image.open() takes the bytes of a file, not pixels: Image.{maker} makes an image of this {given}");
+        let text = format!(
+            "Image.{call}() takes the bytes of a file, not pixels: Image.{maker} makes an image of this {given}"
+        );
         return Err(type_error(py, &text));
     }
     // SAFETY: attached, a live object.
     if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
         let content = streams::Content::of(source)?;
-        let copy;
-        let bytes = if let Some(bytes) = content.settled() {
-            bytes
-        } else {
-            // A decoder counts on what it has read once, and others may write into this.
-            copy = streams::copy_of(py, &content, options.limits.max_bytes)?;
-            copy.as_slice()
-        };
-        return detached_ungated(py, || Image::decode(Pool::global(), bytes, options))
-            .map_err(|error| unopened(py, unlike_a_path(bytes, error), None, options.partial));
+        return patience.run(py, || {
+            let copy;
+            let bytes = if let Some(bytes) = content.settled() {
+                bytes
+            } else {
+                // A decoder counts on what it has read once, and others may write into this.
+                copy = streams::copy_of(py, &content, most)?;
+                copy.as_slice()
+            };
+            detached_ungated(py, || decode(bytes))
+                .map_err(|error| unopened(py, unlike_a_path(bytes, error), None, partial))
+        });
     }
     if !source.hasattr("read")? && !source.hasattr("readinto")? {
         let given = class_name(source);
-        let text = format!("Image.open() takes a path, a binary file or the bytes of one, not {given}");
+        let text = format!("Image.{call}() takes a path, a binary file or the bytes of one, not {given}");
         return Err(type_error(py, &text));
     }
-    from_file(source, options)
+    from_file(source, reading, decode)
 }
 
-fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image> {
+/// Bytes that are waited for before a file is read that cannot be read twice.
+const BEGIN: u64 = 1 << 20;
+
+fn from_file<T: Send>(
+    source: &Bound<'_, PyAny>,
+    reading: Reading<'_>,
+    decode: impl Fn(&[u8]) -> Result<T, ImageError> + Sync,
+) -> PyResult<T> {
     let py = source.py();
+    let Reading { partial, most, patience } = reading;
     let name = source.getattr_opt("name")?.and_then(|name| name.cast_into::<PyString>().ok());
-    let whole = streams::whole("file", source, options.limits.max_bytes)?;
-    let bytes = whole.as_slice();
-    let image = match started_late(source, bytes) {
-        Some(error) => Err(error),
-        None => detached_ungated(py, || Image::decode(Pool::global(), bytes, options)),
+    let start = if patience.has_any() { streams::position(source) } else { None };
+    let whole = if let Some(start) = start {
+        // Read anew: what came of it before is lost.
+        patience.run(py, || {
+            streams::whole("file", source, most).inspect_err(|_| drop(source.call_method1("seek", (start,))))
+        })?
+    } else {
+        // What is read of it is gone: so it is not begun before there is some room.
+        patience.for_room(py, BEGIN)?;
+        streams::whole("file", source, most)?
     };
-    image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partial))
+    let bytes = whole.as_slice();
+    let told = |error| unopened(py, error, name.as_ref().map(Bound::as_any), partial);
+    match started_late(source, bytes) {
+        Some(error) => Err(told(error)),
+        // The bytes of the file are held meanwhile: nobody else can give them once more.
+        None => patience.run(py, || detached_ungated(py, || decode(bytes)).map_err(told)),
+    }
 }
 
 /// Why the bytes that a file gave are no image, if it did not stand at its beginning: who has just written it forgets
@@ -149,8 +218,9 @@ const SHORT: usize = 255;
 /// The error of bytes that are no image. Short ones may be meant as a path.
 fn unlike_a_path(bytes: &[u8], error: ImageError) -> ImageError {
     let text = bytes.len() <= SHORT && !bytes.iter().any(u8::is_ascii_control) && !bytes.starts_with(b"<");
+    let text = text && (bytes.contains(&b'/') || Format::of_path(Path::new(OsStr::from_bytes(bytes))).is_some());
     match error {
-        ImageError::Unsupported { what } if text && !bytes.is_empty() && Format::of_bytes(bytes).is_none() => {
+        ImageError::Unsupported { what } if text && Format::of_bytes(bytes).is_none() => {
             let meant = "bytes are the content of a file: if this is a path, pass it as a str or a Path";
             ImageError::Unsupported { what: format!("{what}; {meant}") }
         }

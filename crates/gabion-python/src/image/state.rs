@@ -10,6 +10,7 @@
 //!                             address first; slot: still in its place?
 //!   replaces (`replace`)      slot; lock to write; slot, `leaving` set there    who reads, changes or replaces
 //!                             if still in its place; slot, given up there
+//!   keeps (`keep`)            slot; lock to write; slot: still in its place?    who reads, changes or replaces
 //!   closes (`take`)           slot                                              nobody
 //! ```
 //! The slot is `Image::picture`, the lock that of the picture. Nobody waits for a lock with a slot in hand, or with the
@@ -325,6 +326,27 @@ impl Image {
             let (first, second) = if Arc::as_ptr(&mine) < Arc::as_ptr(&its) { (&mine, &its) } else { (&its, &mine) };
             let (one, other) = (first.read(), second.read());
             first.has_pixels_of(&one, second, &other)
+        })
+    }
+
+    /// Changes what is kept of the file's metadata, if `change` does not refuse.
+    pub fn keep(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut gabion_image::Image) -> Result<(), ImageError> + Send,
+    ) -> PyResult<()> {
+        let changed = through_gate(py, || {
+            loop {
+                let picture = self.peek().ok_or(Refusal::Closed)?;
+                let mut image = picture.write();
+                if self.has(&picture) {
+                    return Ok(change(&mut image)?);
+                }
+            }
+        });
+        changed.map_err(|refusal| match refusal {
+            Refusal::Core(ImageError::Setting { what }) => refusal::value_error(py, &what),
+            refusal => refusal.told(py),
         })
     }
 

@@ -38,7 +38,7 @@ pub(super) fn options(
             "optimize" => options.optimized = argument::flag("optimize", &value)?,
             "lossless" => options.lossless = argument::flag("lossless", &value)?,
             "compression" => options.compression = argument::compression(&value)?,
-            "metadata" => options.metadata = argument::flag("metadata", &value)?,
+            "metadata" => (options.exif, options.profile) = argument::metadata(&value)?,
             _ => {
                 let known = "subsampling, progressive, optimize, lossless, compression, metadata";
                 let text = format!("save() has no option {name:?}; there are quality, {known}");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gabion_blocks::Pool;
-use gabion_image::{Format, Image, Limits, OpenOptions, SaveOptions, save_atomically};
+use gabion_image::{Format, Formats, Image, Limits, OpenOptions, Probe, SaveOptions, save_atomically};
 use pyo3::prelude::*;
 
 use super::refusal;
@@ -45,7 +45,9 @@ pub(super) fn _thumbnail(
 /// Width and height of a file's picture, upright, without decoding it; for the command line.
 #[pyfunction]
 pub(super) fn _image_size(py: Python<'_>, path: PathBuf) -> PyResult<(u32, u32)> {
-    let size = detached_ungated(py, || Image::size_in(Pool::global(), &path, &Limits::default()));
+    let size = detached_ungated(py, || {
+        Probe::open(Pool::global(), &path, Formats::ALL, &Limits::default()).map(|found| found.size)
+    });
     size.or_else(|error| Err(refusal::refused(py, error, Some(path.as_os_str().into_pyobject(py)?.as_any()))))
 }
 

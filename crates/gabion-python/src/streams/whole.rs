@@ -8,7 +8,7 @@ use super::chunk::Window;
 use super::file::{Source, is_of_system, position, refuse_closed};
 use super::held::Held;
 use super::refusal;
-use crate::errors::{Errors, exception};
+use crate::errors::limit_error;
 
 /// What is taken at first where a file is not asked how long it is, or says that it has nothing, as those of /proc do.
 const FIRST: usize = 256 << 10;
@@ -127,7 +127,7 @@ fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
     let text = format!(
         "the file has at least {length} bytes, more than max_bytes={most} allows: raise max_bytes if its source is trusted"
     );
-    Err(exception(Errors::get(py)?.limit.bind(py), &text))
+    Err(limit_error(py, "max_bytes", length as u64, most, &text))
 }
 
 /// How many bytes lie before the end of a file of open(). `None` of any other: that of an archive decompresses all that

@@ -15,4 +15,6 @@ mod kind;
 
 mod picture;
 
+#[cfg(test)]
+pub(crate) use bytes::pages;
 pub use picture::Tiff;

@@ -4,7 +4,7 @@ use ::tiff::decoder::{Decoder, Limits as Bound};
 use ::tiff::tags::Tag;
 use gabion_blocks::{Buffer, Pool, Request};
 
-use super::bytes::Bytes;
+use super::bytes::{Bytes, pages};
 use super::kind::{Extra, Numbers, described, fault, mode_of, refuse_short, samples, tag};
 use super::samples::{Pixels, Samples};
 use crate::assembly::{Assembly, GREY};
@@ -18,6 +18,7 @@ use crate::metadata::{Metadata, Orientation};
 const BEYOND: usize = 1024;
 
 pub struct Tiff<'a> {
+    bytes: &'a [u8],
     decoder: Decoder<Bytes<'a>>,
     header: Header,
     pixels: Pixels,
@@ -81,7 +82,7 @@ impl<'a> Tiff<'a> {
         let planes = if separate { channels } else { 1 };
         let pixels = Pixels { samples, channels, mode, premultiplied: extra == Extra::Premultiplied };
         let cut = Cut::of(&decoder, size, &pixels)?;
-        Ok(Self { decoder, header, pixels, cut, planes, plain })
+        Ok(Self { bytes, decoder, header, pixels, cut, planes, plain })
     }
 
     /// Bytes of a row of chunks as rows, and of one chunk where they have to be put together.
@@ -100,6 +101,10 @@ impl<'a> Tiff<'a> {
 impl Decode for Tiff<'_> {
     fn header(&self) -> &Header {
         &self.header
+    }
+
+    fn frames(&self) -> Option<u32> {
+        pages(self.bytes)
     }
 
     fn beside(&self) -> u64 {
