@@ -4,7 +4,7 @@
 //! An input's first byte says which file is changed (0: none, the input is the file), its second how it is opened.
 
 use gabion_blocks::Pool;
-use gabion_image::{Format, Image, ImageError, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
+use gabion_image::{Format, Formats, Image, ImageError, Limits, Mode, OpenOptions, Probe, SaveOptions, Subsampling};
 
 /// A pixel more than the largest side of the files that are changed.
 const LIMITS: Limits = Limits { max_pixels: 1 << 16, max_bytes: 4 << 20 };
@@ -94,8 +94,17 @@ pub fn try_input(format: Format, files: &[Vec<u8>], smaller: bool, input: &[u8])
         ..OpenOptions::default()
     };
     let pool = Pool::global();
+    let found = Probe::of(&bytes, Formats::ALL, &LIMITS);
     match Image::decode(pool, &bytes, &options) {
         Ok(image) => {
+            let found = found.expect("what can be opened can be looked at");
+            assert_eq!((Some(found.format), found.frames != Some(0)), (image.format(), true));
+            if options.max_size.is_none() {
+                assert_eq!(found.size, image.size());
+            }
+            if options.mode.is_none() {
+                assert_eq!(found.mode, image.mode());
+            }
             image.validate().expect("every equation holds");
             let (width, height) = image.size();
             assert!(u64::from(width) * u64::from(height) <= LIMITS.max_pixels, "{width} × {height}");

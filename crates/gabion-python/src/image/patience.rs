@@ -20,6 +20,9 @@ pub(super) struct Patience(Option<(Instant, Duration)>);
 /// How long it rests where there was room, and the work was refused once more: at first, and at most.
 const RESTS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
+/// How long it waits for more than it was refused: those behind it in the queue wait as well.
+const TRIED: Duration = Duration::from_millis(10);
+
 /// What a wait takes at least that was one.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -44,7 +47,9 @@ impl Patience {
     pub fn for_room(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
         match self.0 {
             None => Ok(()),
-            Some((start, timeout)) => wait_for(py, bytes, timeout.saturating_sub(start.elapsed()), (bytes, timeout)),
+            Some((start, timeout)) => {
+                wait_for(py, bytes, timeout.saturating_sub(start.elapsed()), (bytes, timeout), false).map(drop)
+            }
         }
     }
 
@@ -59,12 +64,15 @@ impl Patience {
             let (Some((start, timeout)), Some((asked, allowed))) = (self.0, to_be_had_later(py, &error)) else {
                 return Err(error);
             };
-            // All that was refused so far, where that comes one by one; from the start where it is more than there is.
-            need = if need + asked > allowed { asked } else { need + asked };
+            // All that was refused since it had to wait, where that comes one by one; from the start where it is more
+            // than there is.
+            need = Some(asked.saturating_add(need)).filter(|need| *need <= allowed).unwrap_or(asked);
             let began = Instant::now();
             let left = timeout.saturating_sub(start.elapsed());
-            wait_for(py, need, left, (asked, timeout))?;
-            if began.elapsed() < MOMENT {
+            // So much may never be in one place, though the work would find its parts.
+            let most = if need > asked { left.min(TRIED) } else { left };
+            let room = wait_for(py, need, most, (asked, timeout), most < left)?;
+            if room && began.elapsed() < MOMENT {
                 detached_ungated(py, || sleep(rest.min(left)));
                 py.check_signals()?;
                 rest = (rest * 2).min(RESTS.1);
@@ -86,17 +94,18 @@ fn to_be_had_later(py: Python<'_>, error: &PyErr) -> Option<(u64, u64)> {
     Some((number("asked")?, number("allowed")?)).filter(|(asked, allowed)| limit == "total_limit" && asked <= allowed)
 }
 
-/// Waits in the pool's queue until there is room for so much, and leaves it there. What was asked for, and the whole of
-/// the timeout, are what an error tells.
-fn wait_for(py: Python<'_>, bytes: u64, most: Duration, told: (u64, Duration)) -> PyResult<()> {
+/// Waits in the pool's queue until there is room for so much, and leaves it there. Whether there was: it is no error
+/// that there was none where that is `tried` only. What was asked for, and the whole of the timeout, are what an error
+/// tells.
+fn wait_for(py: Python<'_>, bytes: u64, most: Duration, told: (u64, Duration), tried: bool) -> PyResult<bool> {
     let request = GroupRequest::new(usize::try_from(bytes).unwrap_or(usize::MAX)).timeout(most);
     let (asked, waited) = told;
-    patiently(py, |pool, go_on| {
-        pool.rent_group_while(&request, go_on).map(drop).map_err(|error| match error {
-            BlockError::TimedOut { used, idle, limit, behind, .. } => {
-                BlockError::TimedOut { asked, used, idle, limit, waited, behind }
-            }
-            error => error,
-        })
+    patiently(py, |pool, go_on| match pool.rent_group_while(&request, go_on) {
+        Ok(_) => Ok(true),
+        Err(BlockError::TimedOut { .. }) if tried => Ok(false),
+        Err(BlockError::TimedOut { used, idle, limit, behind, .. }) => {
+            Err(BlockError::TimedOut { asked, used, idle, limit, waited, behind })
+        }
+        Err(error) => Err(error),
     })
 }
