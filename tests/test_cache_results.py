@@ -234,7 +234,7 @@ def test_who_waits_has_what_is_not_kept() -> None:
     assert began.wait(HANGS)
     for thread in threads[1:]:
         thread.start()
-    assert eventually(lambda: any(flight.awaited for flight in list(own._gabion_flights.flying.values())))
+    assert eventually(lambda: any(flight.waiters for flight in list(own._gabion_flights.flying.values())))
     go.set()
     for thread in threads:
         thread.join(HANGS)

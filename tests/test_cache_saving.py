@@ -289,7 +289,7 @@ def test_files_that_are_no_caches(path: Path) -> None:
     with gabion.Pile() as pile:
         pile.root = pile.put({"kind": "gabion.Cache", "version": 1, "tables": []})
         entries: list[Any] = [
-            5, "text", (), (0,), (1, "k", "v", None, None, None, None, 0), (0, 1.5, "v", None, None, None, None, 0),
+            5, "text", (), (0,), (1, "k", "v", None, None, None, None, 0), (0, 1j, "v", None, None, None, None, 0),
             (0, "k", "v", "soon", None, None, None, 0), (0, "k", "v", None, None, -5, None, 0),
             (0, "k", "v", None, None, None, None, 1000), (0, "good", "v", None, None, None, None, 0),
             (0, "far", "v", 1 << 63, (1 << 64) - 1, (1 << 64) - 1, (1 << 63) - 1, 0), (0, "over", "v", 1, 1, 1, 1, 0),

@@ -358,8 +358,8 @@ def test_what_an_entry_takes(cache: Cache) -> None:
     for key in ("over", "never", ("t", 5)):
         with pytest.raises(KeyError):
             cache.size_of(key)
-    with pytest.raises(TypeError, match="float"):
-        cache.size_of(1.5)
+    with pytest.raises(TypeError, match="complex"):
+        cache.size_of(1j)
     assert cache.stats().hits == cache.stats().misses == 0
     cache.drop_table("t")
     with pytest.raises(gabion.ClosedError):

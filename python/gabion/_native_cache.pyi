@@ -1,4 +1,4 @@
-"""The part of `_native` for caches: for type checkers alone, there is no such module."""
+# The caches of gabion._native. For type checkers alone: there is no such module.
 
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import date, datetime

@@ -1,4 +1,4 @@
-# The pictures of gabion._native.
+# The pictures of gabion._native. For type checkers alone: there is no such module.
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Literal, Never, Self, SupportsIndex, final
