@@ -201,3 +201,31 @@ def test_damaged_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     with Image.open(small / "cut.jpg") as image:
         last = image.row(99)
         assert all(abs(value - 128) < 3 for value in last)
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "corner"),
+    [
+        (["--fit", "cover", "--width", "40", "--height", "30"], (40, 30), (200, 0, 0)),
+        (["--fit", "cover", "--height", "30"], (30, 30), (200, 0, 0)),
+        (["--fit", "pad", "--width", "40"], (40, 40), (255, 255, 255)),
+        (["--fit", "pad", "--width", "40", "--background", "#1020ff"], (40, 40), (16, 32, 255)),
+        (["--fit", "inside", "--width", "40"], (40, 20), (200, 0, 0)),
+    ],
+)
+def test_boxes(tmp_path: Path, options: list[str], size: tuple[int, int], corner: tuple[int, int, int]) -> None:
+    Image.new("RGB", (100, 50), (200, 0, 0)).save(tmp_path / "red.png")
+    assert main(["thumbnails", str(tmp_path / "red.png"), str(tmp_path / "small.png"), *options]) == 0
+    with Image.open(tmp_path / "small.png") as small:
+        assert small.size == size
+        assert tuple(small.row(0)[:3]) == corner
+        assert tuple(small.row(size[1] // 2)[3 * (size[0] // 2) :][:3]) == (200, 0, 0)
+
+
+def test_colours_that_make_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [str(tmp_path / "red.png"), str(tmp_path / "small.png")]
+    with pytest.raises(SystemExit):
+        main(["thumbnails", *places, "--fit", "pad", "--background", "red"])
+    assert "six hexadecimal digits are needed, as in ffffff, not 'red'" in capsys.readouterr().err
+    assert main(["thumbnails", *places, "--background", "ffffff"]) == 2
+    assert "--fit pad" in capsys.readouterr().err

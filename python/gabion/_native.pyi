@@ -17,7 +17,7 @@ from gabion._native_cache import stop_waiting as stop_waiting
 from gabion._native_image import Image as Image
 from gabion._native_image import ImageInfo as ImageInfo
 from gabion._protocols import Path, Read, ReadInto, Types, Writable
-from gabion.typing import Format
+from gabion.typing import Fit, Format
 from gabion.typing import Size as _Size
 from gabion.typing import Time as _Time
 
@@ -354,6 +354,8 @@ def _thumbnail(
     max_pixels: int | None = None,
     profile: bool = True,
     partial: bool = False,
+    fit: Fit | None = None,
+    background: tuple[int, int, int] | None = None,
 ) -> tuple[int, int]: ...
 def _pile_contents(path: Path, /) -> dict[str, Any]: ...
 def _piles() -> list[dict[str, Any]]: ...

@@ -6,13 +6,16 @@ use gabion_blocks::Pool;
 use gabion_image::{Format, Formats, Image, Limits, OpenOptions, Probe, SaveOptions, save_atomically};
 use pyo3::prelude::*;
 
-use super::refusal;
+use super::{argument, refusal};
 use crate::detached::detached_ungated;
 
 /// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture
 /// is never whole in memory, and the new file gets its name when it is complete. It has no EXIF block.
 #[pyfunction]
-#[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None, profile = true, partial = false))]
+#[pyo3(signature = (
+    source, target, width, height, *, quality, max_pixels = None, profile = true, partial = false, fit = None,
+    background = None
+))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
 pub(super) fn _thumbnail(
     py: Python<'_>,
@@ -24,10 +27,13 @@ pub(super) fn _thumbnail(
     max_pixels: Option<u64>,
     profile: bool,
     partial: bool,
+    fit: Option<&Bound<'_, PyAny>>,
+    background: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(u32, u32)> {
     let mut limits = Limits::default();
     limits.max_pixels = max_pixels.unwrap_or(limits.max_pixels);
-    let open = OpenOptions { limits, profile, partial, ..OpenOptions::thumbnail(width, height) };
+    let fit = argument::fit(py, fit, background)?.unwrap_or_default();
+    let open = OpenOptions { limits, profile, partial, fit, ..OpenOptions::thumbnail(width, height) };
     let save = SaveOptions { quality, ..SaveOptions::default() };
     let format = Format::to_write(&target).map_err(|error| refusal::refused(py, error, None))?;
     let about = |path: &Path| path.as_os_str().into_pyobject(py);

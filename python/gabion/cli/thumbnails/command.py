@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import string
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,11 @@ from gabion import _native
 from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import plan, work
 from gabion.cli.thumbnails.work import How, Outcome
+from gabion.typing import Fit
 
 # At most so wide and high, unless one of them is said.
 SIDE = 150
+WHITE = (255, 255, 255)
 # A side that is left to the picture's shape.
 ANY_SIDE = (1 << 31) - 1
 # Below that, the pool's own granularity leaves no room for a photograph.
@@ -49,6 +52,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     wide = f"at most N pixels wide (default: {SIDE}; with --height alone, as the shape gives)"
     parser.add_argument("--width", type=_side, metavar="N", help=wide)
     parser.add_argument("--height", type=_side, metavar="N", help="at most N pixels high (default: the width)")
+    exactly = "exactly as large as the box: cover cuts away what reaches beyond it, pad fills margins (default: inside)"
+    parser.add_argument("--fit", choices=["inside", "cover", "pad"], default="inside", help=exactly)
+    margins = "colour of the margins, as red, green and blue in two hexadecimal digits each (default: ffffff, white)"
+    parser.add_argument("--background", type=_colour, metavar="RRGGBB", help=margins)
     formats = ["same", *plan.FORMATS]
     same = "of the thumbnails (default: %(default)s, as the picture's content is, whatever its name; GIF becomes PNG)"
     parser.add_argument("--format", choices=formats, default="same", help=same)
@@ -104,6 +111,14 @@ def _whole(text: str, most: int, needed: str) -> int:
     return number
 
 
+def _colour(text: str) -> tuple[int, int, int]:
+    digits = text.removeprefix("#")
+    if len(digits) != 6 or not all(digit in string.hexdigits for digit in digits):
+        raise argparse.ArgumentTypeError(f"six hexadecimal digits are needed, as in ffffff, not {text!r}")
+    red, green, blue = bytes.fromhex(digits)
+    return red, green, blue
+
+
 def _memory(text: str) -> int:
     try:
         size = _native._size("--max-memory", int(text) if text.isdecimal() else text)
@@ -153,7 +168,12 @@ def _make(options: argparse.Namespace, console: Console, planned: plan.Plan, out
     """Plan and work."""
     if options.max_memory:
         gabion.memory.configure(total_limit=options.max_memory)
-    box = _box(options.width, options.height)
+    box = _box(options.width, options.height, options.fit)
+    background = None
+    if options.fit == "pad":
+        background = options.background or WHITE
+    elif options.background:
+        raise CommandError("--background is the colour of margins: pass it with --fit pad")
     sources, target = options.sources, options.target
     try:
         plan.make(planned, sources, target, options.format, box, recursive=options.recursive, force=options.force)
@@ -162,7 +182,7 @@ def _make(options: argparse.Namespace, console: Console, planned: plan.Plan, out
         outcome.subfolders = len(planned.left_out)
     if planned.jobs:
         _make_folder(target.parent if plan.is_single(sources, target) else target)
-    how = How(*box, options.quality, options.max_pixels, options.profile, options.partial)
+    how = How(*box, options.quality, options.max_pixels, options.profile, options.partial, options.fit, background)
     threads = options.jobs or _native._processors()
 
     def tell(count: int) -> None:
@@ -190,10 +210,12 @@ def _halted(target: Path, planned: plan.Plan, outcome: Outcome) -> str:
     )
 
 
-def _box(width: int | None, height: int | None) -> tuple[int, int]:
-    """The box that thumbnails fit into."""
+def _box(width: int | None, height: int | None, fit: Fit) -> tuple[int, int]:
+    """The box that thumbnails fit into, or are as large as."""
     if width is None:
-        return (SIDE, SIDE) if height is None else (ANY_SIDE, height)
+        # A box that is covered or filled has two sides.
+        any_side = ANY_SIDE if fit == "inside" else height
+        return (SIDE, SIDE) if height is None else (any_side or SIDE, height)
     return width, height or width
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from gabion import _native
 from gabion.cli.failure import CommandError
 from gabion.cli.thumbnails.plan import Job
+from gabion.typing import Fit
 
 # Jobs that wait for a thread, for each thread: enough that none is idle, few enough to end soon.
 WAITING = 4
@@ -42,7 +43,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How large and how good, whether with the ICC profile, and whether of damaged files, too."""
+    """How large and how good, whether with the ICC profile, and whether of damaged files, too. Where fit is "pad",
+    background (red, green, blue) is what a box is filled with around the picture."""
 
     width: int
     height: int
@@ -50,6 +52,8 @@ class How:
     max_pixels: int | None
     profile: bool
     partial: bool
+    fit: Fit
+    background: tuple[int, int, int] | None
 
 
 def thumbnail(job: Job, how: How) -> int:
@@ -64,6 +68,8 @@ def thumbnail(job: Job, how: How) -> int:
         max_pixels=how.max_pixels,
         profile=how.profile,
         partial=how.partial,
+        fit=how.fit,
+        background=how.background,
     )
     return job.source.stat().st_size
 
