@@ -52,8 +52,10 @@ test: $(VENV)/.tools  ## every check: formatting, lints, types, docs, Rust tests
 	$(MAKE) test-rust
 	$(call beside,test-loom,test-python)
 
-# Makes the two side by side. Both come to their end, and either may fail.
-beside = $(MAKE) $(1) & first=$$!; failed=0; $(MAKE) $(2) || failed=$$?; wait $$first || failed=$$?; exit $$failed
+# Makes the two side by side. Both come to their end, and either may fail. A shell has what it starts with & ignore
+# Ctrl-C: it would run on.
+beside = (trap - INT QUIT; exec $(MAKE) $(1)) & first=$$!; \
+  failed=0; $(MAKE) $(2) || failed=$$?; wait $$first || failed=$$?; exit $$failed
 
 .PHONY: lint
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links
