@@ -30,7 +30,7 @@ def advance(seconds: float | str | timedelta, /) -> None:
     begins with the clock on the wall as it is.
 
     Made for tests: time only goes forward, for the rest of the process, and nothing but caches follows. Raises
-    ValueError for a time below 0, or above a hundred years.
+    ValueError for a time below 0, or where that would make more than a hundred years in one process.
 
     >>> import datetime, gabion
     >>> from gabion.testing import advance

@@ -9,6 +9,8 @@ use crate::time;
 /// [`PutOptions::expires_at`](crate::PutOptions::expires_at) is compared with. Time goes forward only; a cache that is
 /// made later begins with the system's own.
 ///
+/// A hundred years can pass in a process, and no more: false where these would be, and then none passes.
+///
 /// Made for tests. A cache with a clock of its own, as a [`ManualClock`](crate::ManualClock), goes by that.
 ///
 /// ```
@@ -23,6 +25,6 @@ use crate::time;
 /// assert!(!cache.contains(b"stone"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn advance(by: Duration) {
-    time::advance(by);
+pub fn advance(by: Duration) -> bool {
+    time::advance(by)
 }

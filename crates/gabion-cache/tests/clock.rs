@@ -26,5 +26,10 @@ fn what_passes_for_tests_passes_for_the_clocks_that_there_are() {
     assert!(later.now() < minute && later.wall() < wall + minute && manual.now() == Duration::ZERO);
     cache.put(b"at", b"", &PutOptions { expires_at: Some(later.wall() + minute), ..PutOptions::default() });
     assert!(!cache.contains(b"at"));
+    // Beyond 139 years, what is put with an end would be over at once.
+    assert!(!advance(Duration::MAX) && !advance(36_600 * 24 * hour) && advance(36_599 * 24 * hour));
+    cache.put(b"ttl", b"", &PutOptions { ttl: Span::Of(hour), ..PutOptions::default() });
+    cache.put(b"idle", b"", &PutOptions { idle: Span::Of(hour), ..PutOptions::default() });
+    assert!(!advance(24 * hour) && cache.contains(b"ttl") && cache.contains(b"idle"));
     cache.validate().unwrap();
 }

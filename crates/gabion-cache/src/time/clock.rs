@@ -44,11 +44,15 @@ pub(crate) fn roughly(clock: &dyn Clock) -> u64 {
 /// Microseconds that tests have let pass, for all of the system's clocks.
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
+/// The most of them: a hundred years. After 139 years all deadlines of a cache are over, and new ones, too.
+const MOST_PASSED: u64 = 100 * 366 * 86_400 * 1_000_000;
+
 /// See [`testing::advance`](crate::testing::advance).
-pub(crate) fn advance(by: Duration) {
+pub(crate) fn advance(by: Duration) -> bool {
     let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+    let sum = |passed: u64| passed.checked_add(by).filter(|&passed| passed <= MOST_PASSED);
     // Relaxed: who is to see the new time is told of it in another way, as by the call that let it pass.
-    let _ = PASSED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |passed| Some(passed.saturating_add(by)));
+    PASSED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
 }
 
 /// The system's clocks: the monotonic one, and the time of day. Both are ahead by what
