@@ -274,13 +274,23 @@ def test_files_that_are_no_caches(path: Path) -> None:
     assert path.read_text() == "text"
     path.unlink()
     roots: list[Any] = [None, [], {}, {"kind": 1}, "text", {"kind": "gabion.Cache", "version": 1, "tables": [5]}]
-    roots += [{"kind": "gabion.Cache", "version": 1, "tables": [(5, None, None, None)]}, Person("Ada")]
+    # The last two names are not those of tables that are saved.
+    tables: list[Any] = [(5, None, None, None), ("t", None), ("t", None, None, None, None), ("", *3 * [None])]
+    tables += [("memoize:shop.price:1", None, None, None)]
+    roots += [{"kind": "gabion.Cache", "version": 1, "tables": [table]} for table in tables] + [Person("Ada")]
     for root in roots:
         with gabion.Pile() as pile:
             pile.root = None if root is None else pile.put(root)
             pile.save(path)
         with pytest.raises(ValueError, match="is the file of a pile, but none"):
             cache.load(path)
+    for limit, ttl in ((True, None), (-1, None), ("much", None), (None, float("nan")), (None, [])):
+        with gabion.Pile() as pile:
+            pile.root = pile.put({"kind": "gabion.Cache", "version": 1, "tables": [("t", limit, ttl, None)]})
+            pile.save(path)
+        with pytest.raises(ValueError, match="has a table that cannot be made"):
+            cache.load(path)
+    assert cache.tables() == []
     with gabion.Pile() as pile:
         pile.root = pile.put({"kind": "gabion.Cache", "version": 2, "tables": []})
         pile.save(path)
@@ -428,6 +438,29 @@ def test_a_table_that_is_dropped_meanwhile(path: Path, monkeypatch: pytest.Monke
     assert cache.tables() == []
 
 
+def test_tables_that_are_dropped_and_made_anew_beside_a_save(path: Path) -> None:
+    cache, ended = Cache("4 MiB"), threading.Event()
+    for number in range(100):
+        cache.table(str(number))["k"] = 1
+
+    def save() -> None:
+        while not ended.is_set():
+            cache.save(path)
+
+    saving = threading.Thread(target=save)
+    saving.start()
+    try:
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            # Where it had been made by the save, it would have other settings.
+            cache.table("t", max_bytes="64 KiB")["k"] = 1
+            cache.drop_table("t")
+    finally:
+        ended.set()
+        saving.join()
+    assert "t" not in cache.tables()
+
+
 def test_a_subclass(path: Path) -> None:
     class Sessions(Cache):
         max_bytes = ttl = stats = tables = None  # type: ignore[assignment]
@@ -464,6 +497,25 @@ def test_a_large_cache_takes_a_second_or_two(path: Path) -> None:
     assert time.monotonic() - begin < 60  # a busy machine
     assert again["user", 77_777] == {"name": "Ada 77777", "number": 77_777}
     assert cache.stats().hits == 0
+
+
+def test_tables_take_no_longer_than_their_entries(path: Path) -> None:
+    cache = Cache("64 MiB")
+    for number in range(50_000):
+        cache[number] = number
+
+    def lasts(call: Callable[[Any], int], count: int) -> float:
+        begin = time.monotonic()
+        assert call(path) == count
+        return time.monotonic() - begin
+
+    save, load = lasts(cache.save, 50_000), lasts(Cache("64 MiB").load, 50_000)
+    for number in range(8000):
+        cache.table(str(number))["k"] = number
+    assert lasts(cache.save, 58_000) < 20 * save + 0.5
+    again = Cache("64 MiB")
+    assert lasts(again.load, 58_000) < 10 * load + 0.5
+    assert again.table("7777")["k"] == 7777
 
 
 @pytest.mark.parametrize("policy", ["default", "lru"])

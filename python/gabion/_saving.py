@@ -121,24 +121,12 @@ class Saver:
 
 def _write(cache: Cache, pile: Pile, left_out: _LeftOut) -> int:
     """Put all entries into a pile, and say at its root what they are."""
-    names = [name for name in CacheTable._table_names.__get__(cache) if name and not name.startswith(_MEMOIZED)]
-    tables: list[Table] = []
-    settings: list[tuple[Any, ...]] = []
-    for name in names:
-        table = cache._gabion_table(name)
-        try:
-            settings.append((name, *CacheTable._settings.__get__(table)))
-            tables.append(table)
-        except ClosedError:  # dropped just now
-            CacheTable._check(cache)
-    pile.root = pile.put({"kind": _KIND, "version": _VERSION, "tables": settings})
-    count = CacheTable._each(cache, 0, pile.put, left_out.add)
-    for number, table in enumerate(tables, 1):
-        try:
-            count += CacheTable._each(table, number, pile.put, left_out.add)
-        except ClosedError:
-            CacheTable._check(cache)
-    return count
+
+    def begin(tables: list[tuple[str, tuple[Any, ...]]]) -> None:
+        described = [(name, *settings) for name, settings in tables]
+        pile.root = pile.put({"kind": _KIND, "version": _VERSION, "tables": described})
+
+    return CacheTable._each(cache, _MEMOIZED, begin, pile.put, left_out.add)
 
 
 def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
@@ -150,15 +138,23 @@ def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
         if head["kind"] != _KIND:
             raise ValueError
         version, described = head["version"], head["tables"]
-        names: list[tuple[str, Any, Any, Any]] = [(name + "", *settings) for name, *settings in described]
+        names: list[tuple[str, Any, Any, Any]] = [(name + "", limit, ttl, idle) for name, limit, ttl, idle in described]
+        if any(not name or name.startswith(_MEMOIZED) for name, *_ in names):
+            raise ValueError
     except (LookupError, TypeError, ValueError):
         raise ValueError(f"{shown!r} is the file of a pile, but none that Cache.save() has written") from None
     if version != _VERSION:
         raise ValueError(f"{shown!r} was saved by another version of gabion: its format is {version!r}, not {_VERSION}")
     found: list[Table] = [cache]
-    for name, limit, ttl, idle in names:
-        with cache._gabion_lock:
-            if name not in CacheTable._table_names.__get__(cache):
+    with cache._gabion_lock:
+        there = set(CacheTable._table_names.__get__(cache))
+        for name, limit, ttl, idle in names:
+            if name not in there:
                 cache._gabion_loaded.add(name)
-            found.append(cache._gabion_table(name, limit, ttl, idle))
+            try:
+                found.append(cache._gabion_table(name, limit, ttl, idle))
+            except ClosedError:
+                raise
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{shown!r} has a table that cannot be made: {error}") from None
     return found

@@ -1,11 +1,13 @@
 //! Entries that outlast their cache: written down with all that stands with them, and put into another one.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gabion_pile::ReadBuf;
 
 use crate::cache::Table;
 use crate::options::{PutResult, Terms};
+use crate::record::Record;
 use crate::value::Value;
 
 impl Table {
@@ -38,8 +40,32 @@ impl Table {
         self.core.add_with_terms(&self.record, key, value.into(), terms)
     }
 
-    /// As [`Table::for_each_key`], until `take` breaks off.
-    pub fn for_each_key_until(&self, take: impl FnMut(&[u8]) -> ControlFlow<()>) {
-        self.core.keys(&self.record, take);
+    /// As [`Table::for_each_key`], until `take` breaks off, and of several tables of this cache in one walk, whose time
+    /// is linear in the whole cache. With each key comes which of the tables has it.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use gabion_cache::{Cache, PutOptions, TableOptions};
+    ///
+    /// let cache = Cache::new(64 << 20)?;
+    /// let table = cache.table("photos", TableOptions::default()).unwrap();
+    /// table.put(b"stone", b"4 MiB", &PutOptions::default());
+    /// let mut keys = Vec::new();
+    /// let tables = cache.tables();
+    /// cache.for_each_key_of(&tables, |number, key| {
+    ///     keys.push((number, key.to_vec()));
+    ///     ControlFlow::Continue(())
+    /// });
+    /// assert_eq!(keys, [(1, b"stone".to_vec())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When one of the tables is another cache's.
+    pub fn for_each_key_of(&self, tables: &[Self], take: impl FnMut(usize, &[u8]) -> ControlFlow<()>) {
+        assert!(tables.iter().all(|table| Arc::ptr_eq(&table.core, &self.core)), "tables of one cache");
+        let records: Vec<&Record> = tables.iter().map(|table| &*table.record).collect();
+        self.core.keys_of(&records, take);
     }
 }

@@ -186,17 +186,30 @@ impl Core {
 
     /// Calls `take` with each key of a table, some at a time, beside running writers, until it breaks off. Each key
     /// that is there from begin to end is given, and given twice only when others are removed meanwhile.
-    pub fn keys(&self, record: &Record, take: impl FnMut(&[u8]) -> ControlFlow<()>) {
-        let visit = |locked: &mut Locked<'_>, places: &[Place], keys: &mut Vec<Vec<u8>>| {
+    pub fn keys(&self, record: &Record, mut take: impl FnMut(&[u8]) -> ControlFlow<()>) {
+        self.keys_of(&[record], |_, key| take(key));
+    }
+
+    /// As [`Core::keys`], of several tables in one walk. With each key comes which of the tables has it.
+    pub fn keys_of(&self, records: &[&Record], take: impl FnMut(usize, &[u8]) -> ControlFlow<()>) {
+        let last = records.iter().map(|record| usize::from(record.id)).max();
+        let mut of_id = vec![None; last.map_or(0, |last| last + 1)];
+        for (number, record) in records.iter().enumerate() {
+            of_id[usize::from(record.id)] = Some(number);
+        }
+        let visit = |locked: &mut Locked<'_>, places: &[Place], keys: &mut Vec<(usize, Vec<u8>)>| {
             let now = if locked.state.wheel.entries > 0 { self.now() } else { 0 };
             let mut buf = ReadBuf::new();
             for id in places.iter().map(|place| place.to_bits()) {
-                if locked.entry(id).prefix().1 == record.id && !locked.is_over(id, now) {
-                    keys.extend(contents(self.pile(), id, &mut buf).map(|(key, _)| key));
+                let asked = of_id.get(usize::from(locked.entry(id).prefix().1)).copied().flatten();
+                if let Some(number) = asked.filter(|_| !locked.is_over(id, now)) {
+                    keys.extend(contents(self.pile(), id, &mut buf).map(|(key, _)| (number, key)));
                 }
             }
         };
         let take = RefCell::new(take);
-        self.walk(&mut Vec::new(), visit, |keys| keys.drain(..).try_for_each(|key| take.borrow_mut()(&key)));
+        self.walk(&mut Vec::new(), visit, |keys| {
+            keys.drain(..).try_for_each(|(number, key)| take.borrow_mut()(number, &key))
+        });
     }
 }

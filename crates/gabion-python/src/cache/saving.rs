@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use gabion_cache::{PutResult, ReadBuf, Span, Terms};
+use gabion_cache::{PutResult, ReadBuf, Span, Table, Terms};
 use pyo3::prelude::*;
 
 use super::key;
@@ -22,25 +22,25 @@ const NONE: i64 = -1;
 type Entry<'py> =
     (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<u64>, Option<u64>, Option<u64>, Option<i64>, i8);
 
-/// Calls `take` with each entry of a table, which is called `number` there, and `refuse` with the error of one that
-/// cannot be built or taken. Returns how many were taken. Other threads run meanwhile.
+/// Calls `take` with each entry of some tables of a cache, which are called by their place among them, and `refuse`
+/// with the error of one that cannot be built or taken. Returns how many were taken. Other threads run meanwhile.
 pub(super) fn each(
     inner: &Inner,
-    number: &Bound<'_, PyAny>,
+    tables: &[Table],
     take: &Bound<'_, PyAny>,
     refuse: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
-    let py = number.py();
+    let py = take.py();
     let (mut buf, mut meanwhile, mut taken) = (ReadBuf::new(), Meanwhile::new(), 0);
-    let mut one = |key: &[u8]| -> PyResult<()> {
+    let mut one = |number: usize, key: &[u8]| -> PyResult<()> {
         inner.check(py)?;
-        let Some((value, terms)) = inner.table.peek_with_terms(key, &mut buf) else {
+        let Some((value, terms)) = tables[number].peek_with_terms(key, &mut buf) else {
             return nothing::<()>(py, &buf).map(drop);
         };
         let (value, length) = (inner.shared.codec.decode(py, value), value.len());
         // A long one counts in the cache's memory as long as it is held.
         buf.let_go();
-        let told = value.and_then(|value| take.call1((entry(number, key, value, &terms)?,)));
+        let told = value.and_then(|value| take.call1((entry(py, number, key, value, &terms)?,)));
         match told {
             Ok(_) => taken += 1,
             Err(error) => refuse.call1((error.into_value(py),)).map(drop)?,
@@ -48,8 +48,8 @@ pub(super) fn each(
         meanwhile.step(py, length)
     };
     let mut failed = Ok(());
-    inner.table.for_each_key_until(|key| {
-        failed = one(key);
+    inner.table.for_each_key_of(tables, |number, key| {
+        failed = one(number, key);
         if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     failed?;
@@ -57,8 +57,13 @@ pub(super) fn each(
     Ok(taken)
 }
 
-fn entry<'py>(number: &Bound<'py, PyAny>, key: &[u8], value: Py<PyAny>, terms: &Terms) -> PyResult<Bound<'py, PyAny>> {
-    let py = number.py();
+fn entry<'py>(
+    py: Python<'py>,
+    number: usize,
+    key: &[u8],
+    value: Py<PyAny>,
+    terms: &Terms,
+) -> PyResult<Bound<'py, PyAny>> {
     let millis = |time: Option<Duration>| match time {
         Some(time) => result::number(py, time.as_millis() as u64),
         None => Ok(py.None().into_bound(py)),
@@ -70,7 +75,7 @@ fn entry<'py>(number: &Bound<'py, PyAny>, key: &[u8], value: Py<PyAny>, terms: &
     };
     let (ends, expires, idle) = (millis(terms.ends_at)?, millis(terms.expires_at)?, millis(terms.idle)?);
     let (key, priority) = (key::read(py, key)?, result::signed(py, terms.priority.into())?);
-    let all = [number.clone(), key, value.into_bound(py), ends, expires, idle, touch, priority];
+    let all = [result::number(py, number as u64)?, key, value.into_bound(py), ends, expires, idle, touch, priority];
     Ok(result::tuple(py, all.into_iter())?.into_any())
 }
 

@@ -337,10 +337,28 @@ impl CacheTable {
         settings(py, &options_of(max_bytes, ttl, idle)?)
     }
 
-    /// Hands out each entry with all that stands with it: see `saving`. Returns how many were taken.
-    #[pyo3(signature = (number, take, refuse, /))]
-    fn _each(&self, number: &Bound<'_, PyAny>, take: &Bound<'_, PyAny>, refuse: &Bound<'_, PyAny>) -> PyResult<Figure> {
-        saving::each(self.open(number.py())?, number, take, refuse).map(Figure)
+    /// Calls `begin` with the names and settings of all tables but the cache's own and those whose names begin with
+    /// `leave_out`, and then hands out each entry of these and of the cache's own with all that stands with it: see
+    /// `saving`. Returns how many were taken.
+    #[pyo3(signature = (leave_out, begin, take, refuse, /))]
+    fn _each(
+        &self,
+        leave_out: &str,
+        begin: &Bound<'_, PyAny>,
+        take: &Bound<'_, PyAny>,
+        refuse: &Bound<'_, PyAny>,
+    ) -> PyResult<Figure> {
+        let py = take.py();
+        let inner = self.open(py)?;
+        let mut tables = inner.shared.store.cache.tables();
+        tables.retain(|table| !table.name().starts_with(leave_out));
+        let described = result::list(py)?;
+        // The first is the cache's own.
+        for table in &tables[1..] {
+            described.append((result::text(py, table.name())?, settings(py, &table.options())?))?;
+        }
+        begin.call1((described,))?;
+        saving::each(inner, &tables, take, refuse).map(Figure)
     }
 
     /// Takes in what _each() has handed out, and returns whether it was stored.
