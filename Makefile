@@ -172,7 +172,7 @@ help:
 
 # The environment: each file below is made when its step is done, and newer inputs make it again.
 # An environment of another Python than the one that is asked for would be tested in its place.
-ifneq ($(if $(filter clean help,$(MAKECMDGOALS)),,$(filter command line environment,$(origin PYTHON))),)
+ifneq ($(if $(filter-out clean help,$(MAKECMDGOALS)),$(filter command line environment,$(origin PYTHON))),)
 ifneq ($(wildcard $(VENV)/.python),)
 version = $(shell $(1) -c 'import sys; print(sys.version)' 2>/dev/null)
 ifneq ($(call version,$(PYTHON)),$(call version,$(python)))

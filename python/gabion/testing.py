@@ -21,7 +21,7 @@ __all__ = ["advance"]
 
 
 def advance(seconds: float | str | timedelta, /) -> None:
-    """Let so much time pass at once for all caches that there are in this process.
+    """Let this much time pass at once for all caches that there are in this process.
 
     ``seconds`` may also be text such as "1 h", or a timedelta. What has a time to live, an idle time or a moment
     (``expires_at``) ends as if that time had passed: gets do not return it any more, and it is removed, and told to
