@@ -155,6 +155,6 @@ def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
                 found.append(cache._gabion_table(name, limit, ttl, idle))
             except ClosedError:
                 raise
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise ValueError(f"{shown!r} has a table that cannot be made: {error}") from None
     return found
