@@ -198,6 +198,41 @@ def test_the_end_of_asyncio_run_breaks_off_no_cleaning_up(cache: Cache) -> None:
     assert cleaned == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("cleans_up", [False, True])
+@pytest.mark.parametrize("end", ["at once", "late", "an error"])
+def test_a_lone_caller_that_is_cancelled_at_the_moment_of_a_timeout_in_the_factory(
+    cache: Cache, end: str, cleans_up: bool
+) -> None:
+    """What the timeout has cancelled it takes back: the caller's cancellation is another, and counts."""
+
+    async def impatient() -> Any:
+        try:
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
+                try:
+                    await asyncio.sleep(HANGS)
+                finally:
+                    await asyncio.sleep(0.02 if cleans_up else 0)
+        except TimeoutError:
+            if end == "an error":
+                raise
+            await asyncio.sleep(HANGS if end == "late" else 0)
+        return "instead"
+
+    async def main() -> None:
+        task = asyncio.create_task(cache.get_or_put("k", impatient))
+        await settled()
+        # As a timer that is due in the same step.
+        limits[0].reschedule(0)
+        task.cancel("enough")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+    limits = list[asyncio.Timeout]()
+    played(main)
+
+
 def test_the_factory_has_a_copy_of_its_first_caller_s_context(cache: Cache) -> None:
     variable = contextvars.ContextVar("variable", default="nothing")
 

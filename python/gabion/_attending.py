@@ -59,14 +59,21 @@ def _landed(flight: Flight, leave: Callable[[object], None], task: Task[Any]) ->
     flight.wake_first()
 
 
+def _ends_program(made: object) -> bool:
+    """Whether what a factory's task ended with is meant to end more than that."""
+    return isinstance(made, Raised) and not isinstance(made.error, Exception)
+
+
 async def attend(flight: Flight, task: Task[Any]) -> Any:
     """Wait, as the first caller, for the factory's task, and return or raise what it does.
 
-    A first caller that is cancelled leaves it to the others, if there are any. If not, it ends when the factory has.
+    A first caller that is cancelled leaves it to the others, if there are any. If not, it ends when the factory has:
+    as that does, or cancelled, where the factory ended before it heard of it.
     """
     from asyncio import CancelledError
 
     loop, made = task.get_loop(), None
+    cancelled: tuple[Any, ...] | None = None
     try:
         while not task.done():
             flight.arrived = loop.create_future()
@@ -75,7 +82,7 @@ async def attend(flight: Flight, task: Task[Any]) -> Any:
             except CancelledError as error:
                 if task.done():
                     made = None if task.cancelled() else task.result()
-                    if isinstance(made, Raised) and not isinstance(made.error, Exception):
+                    if isinstance(made, Raised) and _ends_program(made):
                         raise made.error from None
                     raise
                 flight.attended = False
@@ -83,7 +90,8 @@ async def attend(flight: Flight, task: Task[Any]) -> Any:
                     # Whose factory this one was begun in does not wait for it any more.
                     flight.outer = None
                     raise
-                flight.cancel(*error.args[:1])
+                cancelled = error.args
+                flight.cancel(*cancelled[:1])
             except BaseException:
                 # Thrown away: nothing can be awaited.
                 flight.attended = False
@@ -92,6 +100,8 @@ async def attend(flight: Flight, task: Task[Any]) -> Any:
             finally:
                 flight.arrived = None
         made = task.result()
+        if cancelled is not None and flight.owed and not _ends_program(made):
+            raise CancelledError(*cancelled)
         if isinstance(made, Raised):
             raise made.error
         return made

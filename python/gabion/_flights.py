@@ -102,6 +102,7 @@ class Flight:
         "loop",
         "made",
         "outer",
+        "owed",
         "right_to_end",
         "task",
         "thread",
@@ -132,8 +133,9 @@ class Flight:
         self.attended = False
         # What wakes the first caller.
         self.arrived: Future[None] | None = None
-        # How often the task was told to end.
+        # How often the task was to be told to end, and whether it has yet to hear of one.
         self.told = 0
+        self.owed = False
 
     def end_if_stranded(self) -> None:
         """End a flight that cannot end by itself, because its event loop was closed under it."""
@@ -164,14 +166,21 @@ class Flight:
 
     def cancel(self, message: object = None) -> None:
         """Cancel the factory's task if nobody waits for it by now: once for each who was the last, whoever did it."""
-        task = self.task
-        if task is None or not self.is_abandoned():
+        if self.task is not None and self.is_abandoned():
+            self.told += 1
+            self._tell(self.task, message, 0.0)
+
+    def _tell(self, task: Task[Any], message: object, later: float) -> None:
+        """Cancel the factory's task, unless somebody else has done so."""
+        if task.done() or not self.is_abandoned():
+            return
+        self.owed = task.cancelling() >= self.told
+        if not self.owed:
+            task.cancel(message)
             return
         # asyncio.run() cancels all tasks at its end: once more, and what the factory does then to clean up is broken
-        # off.
-        if task.cancelling() <= self.told:
-            task.cancel(message)
-        self.told += 1
+        # off. But a timeout of the factory's own takes back what it has cancelled: looked at until then.
+        task.get_loop().call_later(later, self._tell, task, message, min(2 * later + 0.001, _LOOK))
 
     def wake_first(self) -> None:
         """Wake the first caller, if it waits for the factory's task."""
@@ -442,7 +451,8 @@ class Waiting:
             with suppress(ValueError):
                 waiter.awaits.remove(self._flight)
         if self._thread is not None:
-            if self._before is None:
+            # A handler that raised here may have left one that is over.
+            if self._before is None or self._before.ended:
                 _blocked.pop(self._thread, None)
             else:
                 _blocked[self._thread] = self._before
