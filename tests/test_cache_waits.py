@@ -240,6 +240,17 @@ class Told(Exception):
         self.status = status
 
 
+class Slotted(Exception):
+    __slots__ = ("at",)
+
+    def __init__(self, at: int) -> None:
+        super().__init__("slotted")
+        self.at = at
+
+    def __str__(self) -> str:
+        return f"at {self.at}"
+
+
 class Full(OSError):
     pass
 
@@ -255,6 +266,7 @@ class Strange(OSError):
         (ValueError("a", 1), True),
         (KeyError("k"), True),
         (Told(503, url="here"), True),
+        (Slotted(5), True),
         (Full(28, "full", "a/file"), True),
         (ImportError("none", name="module", path="path"), True),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"), True),
@@ -274,6 +286,7 @@ def test_without_a_gil_each_thread_has_an_error_of_its_own(error: Exception, fai
     assert type(made) is type(error)
     assert (made.args, str(made), vars(made)) == (error.args, str(error), vars(error))
     assert (made.__cause__, made.__suppress_context__) == (error.__cause__, True)
+    assert made.__notes__ is not error.__notes__
     for name in "filename", "errno", "name", "path", "reason", "status":
         assert getattr(made, name, None) == getattr(error, name, None)
 
@@ -459,3 +472,32 @@ def test_a_wait_that_a_handler_breaks_off_is_nobody_else_s_end(cache: Cache, tim
     for thread in threads:
         thread.join(HANGS)
     assert results == ["made"] * 3
+
+
+def test_a_task_is_woken_by_whom_a_handler_breaks_off(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    wake, broken, results = gabion._flights._wake_in, list[bool](), list[Any]()
+
+    def once_broken(*arguments: Any) -> None:
+        if not broken:
+            broken.append(True)
+            raise KeyboardInterrupt
+        wake(*arguments)
+
+    async def never() -> str:
+        return "never"
+
+    def slow() -> str:
+        assert eventually(lambda: waiting(cache) == 1)
+        return "made"
+
+    def in_loop() -> None:
+        assert eventually(lambda: cache._gabion_flights.flying)
+        results.append(asyncio.run(cache.get_or_put("k", never)))
+
+    monkeypatch.setattr(gabion._flights, "_wake_in", once_broken)
+    thread = threading.Thread(target=in_loop, daemon=True)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        cache.get_or_put("k", slow)
+    thread.join(20)
+    assert (results, broken) == (["made"], [True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import sys
 
 # Whether one error may be raised in many threads at a time. Without the GIL they set its traceback at the same moment,
@@ -19,12 +20,18 @@ def own_error(error: Exception) -> Exception | None:
             # Not by its __init__(), which may take other arguments than it hands on.
             made: Exception = BaseException.__new__(kind, *error.args)
             made.__dict__.update(error.__dict__)
+            for name in copyreg._slotnames(kind):  # type: ignore[attr-defined]
+                if hasattr(error, name):
+                    setattr(made, name, getattr(error, name))
         else:
             made = copy.copy(error)
             if type(made) is not kind or made.args != error.args:
                 return None
         made.__cause__, made.__context__ = error.__cause__, error.__context__
         made.__suppress_context__ = error.__suppress_context__
+        if hasattr(error, "__notes__"):
+            # Who adds one adds it to its own.
+            made.__notes__ = list(error.__notes__)
     except Exception:
         return None
     return made

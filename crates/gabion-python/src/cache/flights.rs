@@ -205,8 +205,13 @@ pub(super) fn end_flight(flight: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> 
     let calls = flight.getattr(intern!(py, "calls")?)?.cast_into::<PyList>()?;
     while !calls.is_empty() {
         let call = calls.call_method0(intern!(py, "pop")?)?;
-        // What a signal's handler raises in one is no reason not to wake the others.
-        result = result.and(call.call0().map(drop));
+        // What a signal's handler raises in one is no reason not to wake the others, nor the one who waits for it: that
+        // one is called once more, which does nothing where it was done.
+        let called = call.call0().map(drop);
+        if called.is_err() {
+            drop(call.call0());
+        }
+        result = result.and(called);
     }
     result
 }
