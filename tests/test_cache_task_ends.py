@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -275,3 +277,18 @@ def test_a_waiter_of_another_loop_that_is_cancelled(cache: Cache) -> None:
     within(lambda: asyncio.run(ask()))
     thread.join(HANGS)
     assert results == [True, "made"]
+
+
+def test_tasks_that_wait_at_the_interpreter_s_end() -> None:
+    program = """
+import asyncio, gabion
+cache = gabion.Cache("1 MiB")
+async def slow():
+    await asyncio.sleep(600)
+async def main():
+    tasks = [asyncio.create_task(cache.get_or_put("k", slow)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+asyncio.new_event_loop().run_until_complete(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANGS, check=True)
+    assert "ImportError" not in ended.stderr

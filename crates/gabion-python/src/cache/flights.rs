@@ -106,6 +106,8 @@ pub(super) fn enter_flight<'py>(
             return Ok(None);
         }
         if is_awaitable(&other)? {
+            // Found now: a wait may be thrown away at the interpreter's end, when nothing is imported any more.
+            missing(py)?;
             waiters(&other)?.append(flight)?;
             flight.setattr(intern!(py, "awaiting")?, &other)?;
             return Ok(Some(other));
