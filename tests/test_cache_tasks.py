@@ -262,10 +262,12 @@ def test_no_loop_no_task(cache: Cache) -> None:
     async def factory() -> Any:
         return await Step()
 
-    coroutine = cache.get_or_put("k", factory)
-    assert coroutine.send(None) == "step"
+    coroutine, context = cache.get_or_put("k", factory), contextvars.copy_context()
+    assert context.run(coroutine.send, None) == "step"
+    with pytest.raises(RuntimeError, match="only tasks of asyncio can wait for it"):
+        cache.get_or_put("k", factory).send(None)
     with pytest.raises(StopIteration) as ended:
-        coroutine.send("made")
+        context.run(coroutine.send, "made")
     assert ended.value.value == "made" == cache["k"]
     left = cache.get_or_put("left", factory)
     left.send(None)

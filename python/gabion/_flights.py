@@ -234,7 +234,13 @@ class Flight:
         """
         from asyncio import CancelledError, get_running_loop
 
-        loop = get_running_loop()
+        try:
+            loop = get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(
+                "another call is making the value, and only tasks of asyncio can wait for it: hand get_or_put() with a "
+                "plain function to a thread"
+            ) from None
         looks = None if self.loop is None or self.loop() is loop else _Looks(self)
         cancelled: tuple[Any, ...] | None = None
         # One who comes while another loop is to cancel it keeps it going.
