@@ -25,7 +25,7 @@ ABSENT: Any = object()
 
 
 class Subject:
-    """A cache with room for so many entries of a kind; ``timed`` ones expire after `TTL`."""
+    """A cache with room for that many entries of a kind; ``timed`` ones expire after `TTL`."""
 
     library = ""
     # What stands behind the library's name and version.
@@ -115,7 +115,7 @@ class _BySubscript(Subject):
 
 
 class Gabion(_ByCall):
-    """gabion.Cache, with as many bytes as so many entries are charged."""
+    """gabion.Cache, with as many bytes as that many entries are charged."""
 
     policy = "default"
 

@@ -144,7 +144,7 @@ def _side_by_side(work: Callable[..., None], shares: list[tuple[Any, ...]]) -> f
 
 
 def hit_rate(subject: str, trace: str, entries: int, most: int | None = None) -> dict:
-    """The share of a trace's requests that are answered by a cache with room for so many entries."""
+    """The share of a trace's requests that are answered by a cache with room for that many entries."""
     asked = requests(trace, most)
     cache = SUBJECTS[subject](entries, (asked[0], asked[0]), False)
     # Of generated requests, those that fill the cache do not count.

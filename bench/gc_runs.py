@@ -13,7 +13,7 @@ from time import perf_counter
 import machine
 import people
 
-# One request: so many objects are made, then put over as many random old ones.
+# One request: that many objects are made, then put over as many random old ones.
 BATCH = 5_000
 # Plain objects that each request makes, and how many of the latest stay alive: traffic that the store never sees.
 TRAFFIC, TRAFFIC_ALIVE = 1_000, 5_000

@@ -42,7 +42,7 @@ def _check(photo: Photo, side: int, data: bytes) -> None:
 
 
 def _in_threads(count: int, work: Callable[[threading.Barrier], None]) -> tuple[float, float]:
-    """Run ``work`` in so many threads that start together; return the time that passed and the CPU time."""
+    """Run ``work`` in that many threads that start together; return the time that passed and the CPU time."""
     barrier = threading.Barrier(count + 1)
     failed: list[BaseException] = []
 
@@ -79,7 +79,7 @@ def _peak_bytes() -> int:
 def rate(
     subject: str, folder: str, kind: str, full: bool, side: int, threads: int, passes: int, limit: int | None = None
 ) -> dict:
-    """Make thumbnails of all photographs, ``passes`` times over, from so many threads; ``limit`` bounds the pool."""
+    """Make thumbnails of all photographs, ``passes`` times over, from that many threads; ``limit`` bounds the pool."""
     photos = load(folder, kind)
     maker = SUBJECTS[subject](threads)
     if limit:

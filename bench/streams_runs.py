@@ -194,7 +194,7 @@ def _source(kind: str, content: bytes) -> Any:
 def copies(
     subject: str, source: str, target: str, size: int, chunk: int | None = None
 ) -> tuple[Operation, Operation, int]:
-    """A copy from a ``source`` of so many bytes to a ``target`` that is there: bytes are overwritten."""
+    """A copy from a ``source`` of that many bytes to a ``target`` that is there: bytes are overwritten."""
     content = _content(size)
     src = _source(source, content)
     drain = _Drain(target) if target in ("pipe", "socket") else None
@@ -236,7 +236,7 @@ LINE = b"x" * 79 + b"\n"
 
 
 def small(subject: str, call: str) -> tuple[Operation, Operation, int]:
-    """So many calls of one method, on a real file and through a buffer of ``subject``."""
+    """That many calls of one method, on a real file and through a buffer of ``subject``."""
     content = LINE * (CALLS + 1)
     write = call == "write(100)"
     raw = open(os.devnull, "wb", buffering=0) if write else _file(content)  # noqa: SIM115

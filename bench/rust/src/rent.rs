@@ -138,7 +138,7 @@ impl<S: Source> Run<'_, S> {
         steps
     }
 
-    /// Holds so many buffers while all other threads hold theirs: no more are ever out when the clock runs.
+    /// Holds that many buffers while all other threads hold theirs: no more are ever out when the clock runs.
     fn hold_most(&self, lane: usize, count: usize) {
         let most: Vec<_> = (0..count).map(|_| self.rent(lane, 0)).collect();
         self.barrier.wait();

@@ -123,7 +123,7 @@ impl<'a> Block<'a> {
     /// The `N` words from word `at` on, or `None` when they do not all lie in the block.
     #[inline(always)]
     pub fn stretch<const N: usize>(self, at: usize) -> Option<&'a [AtomicU64; N]> {
-        const { assert!(N <= WORDS_PER_BLOCK, "no block has so many words") };
+        const { assert!(N <= WORDS_PER_BLOCK, "no block has that many words") };
         // SAFETY: the range was just checked to lie inside the block, for which `word` gives the reasons.
         (at <= WORDS_PER_BLOCK - N).then(|| unsafe { self.base.add(at).cast().as_ref() })
     }

@@ -36,7 +36,7 @@ pub fn prefetch<T>(at: *const T) {
 #[inline(always)]
 pub fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     assert_eq!(words.len(), into.len(), "one word for each eight bytes");
-    // SAFETY: both slices have so many words, and do not overlap, since one is exclusive.
+    // SAFETY: both slices have that many words, and do not overlap, since one is exclusive.
     unsafe { copy_words(words.as_ptr().cast(), into.as_mut_ptr().cast(), words.len()) };
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn copy_out_anew(words: &[AtomicU64], into: &mut [[MaybeUninit<u8>; 8
 #[inline]
 pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
     assert_eq!(words.len(), bytes.len(), "one word for each eight bytes");
-    // SAFETY: both slices have so many words. They do not overlap: plain bytes do not change while they are borrowed,
+    // SAFETY: both slices have that many words. They do not overlap: plain bytes do not change while they are borrowed,
     // so they are not these words, which do. Atomics may be written through a shared reference.
     unsafe { copy_words(bytes.as_ptr().cast(), words.as_ptr().cast::<u8>().cast_mut(), words.len()) };
 }
@@ -67,8 +67,8 @@ pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
 /// Copies `count` words of 8 bytes.
 ///
 /// # Safety
-/// So many words can be read at `from` and written at `to`, in memory that is plain and nobody else writes, or made of
-/// atomics. The two do not overlap.
+/// That many words can be read at `from` and written at `to`, in memory that is plain and nobody else writes, or made
+/// of atomics. The two do not overlap.
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable))))]
 #[inline(always)]
 unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {

@@ -13,7 +13,7 @@ use crate::inside;
 /// note asks for zeroed memory.
 const NOTE_BYTES: usize = 4096;
 
-/// Whether malloc, and the program's allocator, have so many bytes just now. Another thread may take them before the
+/// Whether malloc, and the program's allocator, have that many bytes just now. Another thread may take them before the
 /// caller does: for requests that cannot be refused without ending the process, which this makes unlikely to fail.
 pub fn malloc_has(bytes: usize) -> bool {
     let _inside = inside::enter();

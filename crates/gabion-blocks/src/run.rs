@@ -101,7 +101,7 @@ impl Run {
 /// There is room for all of them, which is the caller's alone.
 unsafe fn fill(mut at: NonNull<u8>, pieces: &[&[u8]]) {
     for piece in pieces {
-        // SAFETY: so many bytes were counted, of the same slices (duty of the caller).
+        // SAFETY: that many bytes were counted, of the same slices (duty of the caller).
         unsafe {
             at.copy_from_nonoverlapping(NonNull::from(*piece).cast(), piece.len());
             at = at.add(piece.len());

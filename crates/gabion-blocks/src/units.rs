@@ -54,7 +54,7 @@ impl<const N: usize> UnitTable<N> {
     /// When there is no such place, the block is not the set's, or the words do not lie in it.
     pub fn lead(&self, place: usize, number: u32, first: usize) {
         let block = self.set.block(number).expect("the block is of the set");
-        let unit: &[AtomicU64; N] = block.words(first, N).try_into().expect("so many words");
+        let unit: &[AtomicU64; N] = block.words(first, N).try_into().expect("that many words");
         // Release: see `get`.
         self.units[place].store(ptr::from_ref(unit).cast_mut(), Ordering::Release);
     }
@@ -68,7 +68,7 @@ impl<const N: usize> UnitTable<N> {
     }
 }
 
-/// So many counts of 0, for a long table of which little may ever be used: see `zeroes`.
+/// That many counts of 0, for a long table of which little may ever be used: see `zeroes`.
 ///
 /// # Errors
 /// [`BlockError::Refused`] when there is no memory for them.
@@ -77,7 +77,7 @@ pub fn zero_counts(most: usize) -> Result<Box<[AtomicU32]>, BlockError> {
     unsafe { zeroes(most) }
 }
 
-/// So many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is
+/// That many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is
 /// touched where something is written, and nowhere else.
 ///
 /// # Safety

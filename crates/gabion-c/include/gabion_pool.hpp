@@ -17,7 +17,7 @@ class buffer {
 
     // Nothing yet.
     GABION_OWN constexpr buffer() noexcept {}
-    // So many bytes; see gabion_rent. Throws std::bad_alloc.
+    // That many bytes; see gabion_rent. Throws std::bad_alloc.
     GABION_OWN explicit buffer(std::size_t bytes, std::uint32_t flags = 0) {
         if (rent(bytes, flags) != GABION_OK) {
             detail::fail<std::bad_alloc>();
@@ -37,7 +37,7 @@ class buffer {
     buffer &operator=(const buffer &) = delete;
     GABION_OWN ~buffer() { static_cast<void>(gabion_return(memory_)); }
 
-    // Lends so many bytes in place of what this has, which goes back when they are there, and is kept when the call
+    // Lends that many bytes in place of what this has, which goes back when they are there, and is kept when the call
     // fails.
     GABION_OWN gabion_status rent(std::size_t bytes, std::uint32_t flags = 0) noexcept {
         void *memory = nullptr;

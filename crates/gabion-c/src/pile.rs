@@ -417,7 +417,7 @@ mod tests {
         fn pop(self, pointer: u64, capacity: usize) -> (Status, Vec<u8>, usize) {
             let (mut buffer, mut length) = (vec![0; capacity], usize::MAX);
             let at = buffer.as_mut_ptr();
-            // SAFETY: a live handle, room for so many bytes, and for a number.
+            // SAFETY: a live handle, room for that many bytes, and for a number.
             let status = unsafe { gabion_pile_pop(self.0, pointer, at.cast(), capacity, &raw mut length) };
             (status, buffer, length)
         }
@@ -432,7 +432,7 @@ mod tests {
         let (pile, start) = (Shared(pile), Barrier::new(2));
         for _ in 0..100 {
             let mut pointer = 0;
-            // SAFETY: a live handle, so many bytes, and room for a number.
+            // SAFETY: a live handle, that many bytes, and room for a number.
             let put = unsafe { gabion_pile_put(pile.0, payload.as_ptr().cast(), payload.len(), 0, &raw mut pointer) };
             assert_eq!(put, Status::OK);
             let pop = || {

@@ -80,7 +80,7 @@ fn kind(index: u32) -> Option<Affinity> {
     u8::try_from(index).ok().map(Affinity::from_index)
 }
 
-/// The layout of so many bytes with the affinity's own alignment, if a slot serves it.
+/// The layout of that many bytes with the affinity's own alignment, if a slot serves it.
 #[inline(always)]
 fn small(size: usize) -> Option<Layout> {
     if size <= LARGEST_SLOT { Layout::from_size_align(size, 1).ok() } else { None }

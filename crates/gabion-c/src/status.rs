@@ -81,7 +81,7 @@ impl Write for Text {
     }
 }
 
-/// Where a text may be cut to have at most so many bytes, and whole characters.
+/// Where a text may be cut to have at most that many bytes, and whole characters.
 pub(crate) fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

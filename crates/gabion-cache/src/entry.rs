@@ -130,7 +130,7 @@ pub(crate) struct Layout {
     pub stored: u64,
 }
 
-/// Bytes of the slot that so many words get.
+/// Bytes of the slot that an object of each number of words gets.
 const SLOT_BYTES: [u16; MAX_SLOT_WORDS + 1] = {
     let mut table = [0; MAX_SLOT_WORDS + 1];
     let (mut class, mut words) = (0, 1);
@@ -179,7 +179,7 @@ impl Layout {
         Self { flags, image: inline, rest: Some(rest), stored }
     }
 
-    /// Of an entry with an end whose second object stays as it is, with so many bytes of the image in its own.
+    /// Of an entry with an end whose second object stays as it is, with that many bytes of the image in its own.
     pub fn headed(image: usize, kept: u64, times: Times) -> Self {
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let bits = flag(times.end.is_some(), Flags::END) | flag(times.ttl.is_some(), Flags::TTL);

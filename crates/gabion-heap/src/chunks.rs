@@ -52,7 +52,7 @@ const END: usize = WORDS_PER_BLOCK - 1;
 const LEAST_WORDS: usize = 4;
 /// The largest chunk: any is found by its bin in a fresh block.
 const MOST_WORDS: usize = WORDS_PER_BLOCK / 2;
-/// Every room begins at a multiple of so many words.
+/// Every room begins at a multiple of that many words.
 const ROOM_ALIGN: usize = 2;
 const _: () = assert!(FIRST % ROOM_ALIGN == 1 && END % ROOM_ALIGN == 1);
 /// A remainder smaller than this stays with the chunk: nothing of interest would fit it.

@@ -18,7 +18,7 @@ use mozjpeg::Decompress;
 use zune_jpeg::zune_core::options::DecoderOptions;
 use zune_jpeg::{JpegDecoder, RawImcuRowStatus};
 
-/// Decodes the bytes of a file to so many eighths of its size, and returns a sum that depends on its pixels.
+/// Decodes the bytes of a file to that many eighths of its size, and returns a sum that depends on its pixels.
 type Decoder = fn(&[u8], u8) -> u64;
 
 const ROUNDS: usize = 5;

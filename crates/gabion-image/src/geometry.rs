@@ -40,7 +40,7 @@ pub enum Flip {
 /// Side of the square tiles in which rows become columns: small enough for the cache, whole cache lines each way.
 const TILE: u32 = 64;
 
-/// Where an image lies over another: so many bytes of so many rows.
+/// Where an image lies over another: that many bytes of that many rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overlap {
     /// Rows that both have there.

@@ -79,7 +79,7 @@ impl<'a> Payload<'a> {
         Self { whole: bytes, pieces: &[], length: bytes.len(), run }
     }
 
-    /// Of so many bytes in pieces, one behind the other: more than fit into a slot, which is written in one go.
+    /// Of that many bytes in pieces, one behind the other: more than fit into a slot, which is written in one go.
     pub fn in_pieces(pieces: &'a [&'a [u8]], length: usize) -> Self {
         debug_assert!(length > SLOT_PAYLOAD, "{length} bytes may go into a slot");
         Self { whole: &[], pieces, length, run: None }

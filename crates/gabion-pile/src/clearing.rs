@@ -222,8 +222,8 @@ mod tests {
         pile.validate().unwrap();
     }
 
-    /// Puts payloads of so many words, tag and header counted in, which lie one behind the other in a fresh pile. Each
-    /// word of them could be a used chunk's tag, and the place of its slot.
+    /// Puts payloads of that many words, tag and header counted in, which lie one behind the other in a fresh pile.
+    /// Each word of them could be a used chunk's tag, and the place of its slot.
     fn put_in_a_row(pile: &Pile, words: &[usize]) -> Vec<Pointer> {
         let payload = |words: &usize| 0xFFFF_FFFF_FE10_0006_u64.to_le_bytes().repeat(words - 2);
         words.iter().map(|words| pile.put(&payload(words), 0).unwrap()).collect()

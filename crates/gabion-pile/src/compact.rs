@@ -12,7 +12,8 @@ use crate::shard::{Inner, Shard};
 use crate::slot::Slot;
 use crate::word::{State, Word};
 
-/// A compaction ends after so many pages one after the other that could not be cleared, or for which others were taken.
+/// A compaction ends after that many pages one after the other that could not be cleared, or for which others were
+/// taken.
 const VAIN: u32 = 32;
 
 impl Pile {

@@ -20,7 +20,7 @@ pub struct Pointers<'a> {
     cursor: Cursor,
 }
 
-/// So many slots are looked at in one go.
+/// How many slots are looked at in one go.
 const GO: usize = 32;
 
 /// A place in an iteration, to be kept apart from the pile. A clone goes on from the same place by itself.

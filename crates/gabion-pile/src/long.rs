@@ -84,7 +84,7 @@ impl Long<'_> {
         }
         let copied = self.copy(from, &mut to.spare_capacity_mut()[..length]);
         if copied {
-            // SAFETY: there is room for so many bytes, which were just filled.
+            // SAFETY: there is room for that many bytes, which were just filled.
             unsafe { to.set_len(to.len() + length) };
         }
         copied

@@ -235,7 +235,7 @@ fn bytes_that_look_like_a_payload_in_a_page_of_another_use_are_not_taken_for_one
 
 #[test]
 fn bytes_that_look_like_the_next_payload_are_not_taken_for_it() {
-    // So many steps: the interleavings with up to three preemptions, unless `LOOM_MAX_PREEMPTIONS` says more.
+    // That many steps: the interleavings with up to three preemptions, unless `LOOM_MAX_PREEMPTIONS` says more.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(3));
     check_linked_in(

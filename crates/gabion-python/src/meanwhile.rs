@@ -28,7 +28,7 @@ impl Meanwhile {
         Self { left: ENOUGH, looked: false }
     }
 
-    /// A step is done that went over so many bytes. Any Python code may run: no lock may be held, and what the loop
+    /// A step is done that went over that many bytes. Any Python code may run: no lock may be held, and what the loop
     /// works on may be another afterwards.
     ///
     /// # Errors

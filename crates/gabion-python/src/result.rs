@@ -48,7 +48,7 @@ pub(crate) fn tuple<'py>(
     items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let length = items.len();
-    // SAFETY: attached; a new tuple of so many places, or null with an error set. All places are filled, each with a
+    // SAFETY: attached; a new tuple of that many places, or null with an error set. All places are filled, each with a
     // reference that is given away, before anybody else can see the tuple; what is left of it if the iterator was wrong
     // is null, which the interpreter takes as nothing to let go of.
     unsafe {

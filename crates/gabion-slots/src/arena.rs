@@ -57,7 +57,7 @@ pub(crate) struct Shelf {
 
 /// What an arena has of one affinity.
 pub(crate) struct Row {
-    /// Where in `shelves` the class stands that serves so many words with the affinity's alignment, in bytes. Set by
+    /// Where in `shelves` the class stands that serves that many words with the affinity's alignment, in bytes. Set by
     /// whoever configures it; all zero until then, and then there is no page to take from either.
     places: [AtomicU32; MAX_SLOT_WORDS + 1],
     pub shelves: [Shelf; CLASSES],

@@ -58,7 +58,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes that something of so many bytes was left at its owner, and whether it is time to see to those that have
+    /// Notes that something of that many bytes was left at its owner, and whether it is time to see to those that have
     /// ended.
     pub fn note_left(&self, mine: &Arena, bytes: usize) {
         mine.outbox.count(bytes);

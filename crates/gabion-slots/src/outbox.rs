@@ -20,7 +20,7 @@ const PAIRS: usize = 2;
 /// After so many frees everything is left at its owner, whatever it is.
 const MOST_WAITING: u32 = 4096;
 
-/// So many bytes of chunks count as one more free: some MiB are as many as the limit.
+/// How many bytes of chunks count as one more free: some MiB are as many as the limit.
 const WAITING_BYTES: usize = 1 << 10;
 
 /// Slots of one pair.

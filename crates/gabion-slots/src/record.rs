@@ -78,7 +78,7 @@ impl Standing {
         self.0 < Self::QUARTERS
     }
 
-    /// The number of slots in use below which a page of so many slots needs another standing. The active page needs
+    /// The number of slots in use below which a page of that many slots needs another standing. The active page needs
     /// none.
     fn threshold(self, slots: u32) -> u32 {
         match self {

@@ -106,7 +106,7 @@ impl Slots {
             Err(error) => return Err(error),
         };
         let used = old.map_or(room, |old| old.size().min(room));
-        // SAFETY: both have room for so many bytes at least, and they do not overlap.
+        // SAFETY: both have room for that many bytes at least, and they do not overlap.
         unsafe { moved.copy_from_nonoverlapping(at, used.min(new.size())) };
         let freed = match old {
             // SAFETY: the caller's duty.

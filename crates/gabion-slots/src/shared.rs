@@ -369,7 +369,7 @@ impl Drop for Shared {
     }
 }
 
-/// That there is no memory for so many bytes of bookkeeping.
+/// That there is no memory for that many bytes of bookkeeping.
 pub(crate) const fn no_books(bytes: usize) -> BlockError {
     BlockError::Refused { asked: bytes as u64, errno: libc::ENOMEM }
 }

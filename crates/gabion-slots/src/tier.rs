@@ -26,7 +26,7 @@ pub(crate) const CHUNK_ALIGN: usize = 16;
 pub(crate) enum Tier {
     /// A slot of the page's class.
     Slot,
-    /// A chunk, whose room begins at a multiple of so many bytes.
+    /// A chunk, whose room begins at a multiple of that many bytes.
     Chunk { align: usize },
     /// Memory of its own, at the start of a block.
     Large,
@@ -93,7 +93,7 @@ impl Shape {
 
     // With `excess = reciprocal × slot − 2³²`, at most `slot`: slot `n` begins at `n × slot`, whose product is n, and
     // `n × excess` below the point. Other offsets have `reciprocal` more there at least, and `limit` is less than that.
-    // So one comparison says that nothing is left over (Lemire, Kaser, Kurz 2019) and that there are so many slots.
+    // So one comparison says that nothing is left over (Lemire, Kaser, Kurz 2019) and that there are that many slots.
     const fn new(class: usize) -> Self {
         let slot = slot_bytes(class);
         let fit = PAGE_BYTES / slot;

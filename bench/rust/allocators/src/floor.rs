@@ -26,7 +26,7 @@ impl Floor {
         Self { pairs: Vec::new() }
     }
 
-    /// For so many pairs of threads (or circles of them), each with its own shelf.
+    /// For that many pairs of threads (or circles of them), each with its own shelf.
     pub fn of_pairs(pairs: usize) -> Self {
         Self { pairs: (0..pairs).map(|_| SharedShelf::default()).collect() }
     }

@@ -13,7 +13,7 @@ use crate::tree::{OnePiece, Seen, build, destroy, nodes_of, renumber, subtrees, 
 
 /// Levels of a tile: 85 nodes.
 const TILE: u32 = 3;
-/// So many tiles are destroyed before the first of them is built anew.
+/// How many tiles are destroyed before the first of them is built anew.
 const TOGETHER: usize = 64;
 const WALKS: u64 = 10;
 

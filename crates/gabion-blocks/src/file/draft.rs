@@ -160,8 +160,8 @@ impl Draft {
         self.put(bytes, offset_of(position) + RUN_HEAD as u64)
     }
 
-    /// Has the file be as long as so many blocks at least. Those that nothing was said of are free, and take nothing of
-    /// the disk.
+    /// Has the file be as long as that many blocks at least. Those that nothing was said of are free, and take nothing
+    /// of the disk.
     ///
     /// # Errors
     /// [`FileError::Memory`].

@@ -179,7 +179,7 @@ pub(super) const RUN_HEAD: usize = 64;
 pub(super) const RUN_LENGTH: usize = 0;
 pub(super) const RUN_OWNER: usize = 1;
 
-/// How many blocks a run of so many bytes lies in, with its head.
+/// How many blocks a run of that many bytes lies in, with its head.
 pub(super) fn blocks_for(len: usize) -> Option<u32> {
     u32::try_from(len.checked_add(RUN_HEAD)?.div_ceil(BLOCK_BYTES)).ok().filter(|&blocks| blocks < BLOCK_NUMBERS)
 }

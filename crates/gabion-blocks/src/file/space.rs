@@ -43,14 +43,14 @@ impl Range {
         unsafe { self.disk.map(part, bytes, file, from, shared) }
     }
 
-    /// Has the first so many bytes read as zero.
+    /// Has the first `bytes` bytes read as zero.
     pub fn blank(&self, bytes: usize) -> Result<(), i32> {
         let part = self.part(0, bytes);
         // SAFETY: as above.
         unsafe { self.disk.blank(part, bytes) }
     }
 
-    /// Waits until the first so many bytes are on the disk. They are mapped.
+    /// Waits until the first `bytes` bytes are on the disk. They are mapped.
     pub fn sync(&self, bytes: usize) -> Result<(), i32> {
         let part = self.part(0, bytes);
         // SAFETY: as above; the caller has mapped them.

@@ -30,7 +30,7 @@ impl Stock {
         Self { rest: AtomicPtr::new(ptr::null_mut()), batch: AtomicUsize::new(1) }
     }
 
-    /// A block of the stock; where it is empty, the first of those that `map` maps: so many blocks, aligned to one.
+    /// A block of the stock; where it is empty, the first of those that `map` maps: that many blocks, aligned to one.
     /// What becomes too much, because another thread did the same, is given to `unmap`.
     ///
     /// # Errors

@@ -227,7 +227,7 @@ impl Shared {
     #[inline(always)]
     fn buffer_on(&'static self, piece: Piece, bytes: usize, clean: bool) -> Buffer {
         if clean && !piece.reads_zero() {
-            // SAFETY: the piece has so many bytes at least, and is this buffer's alone.
+            // SAFETY: the piece has that many bytes at least, and is this buffer's alone.
             unsafe { piece.address().write_bytes(0, bytes) };
         }
         Buffer { at: piece.address(), len: bytes, span: piece.span(), shared: self }

@@ -114,7 +114,7 @@ impl Shared {
         self.ledger.change_gone(was, is);
     }
 
-    /// Whether so many bytes may stay emptied: all that is kept fits the pool's size and the total limit, and nobody
+    /// Whether that many bytes may stay emptied: all that is kept fits the pool's size and the total limit, and nobody
     /// waits.
     pub fn may_stay_emptied(&self, bytes: u64) -> bool {
         let kept = self.ledger.kept() + bytes;

@@ -106,7 +106,7 @@ impl Shared {
     }
 
     /// Takes the coldest span of all arenas, if it has at most `most` bytes; or, if `pages` allows it and these are
-    /// colder, emptied pages of so many bytes.
+    /// colder, emptied pages of that many bytes.
     fn take_coldest(&self, most: u64, pages: bool) -> Option<Cold> {
         let coldest = |arena: &'static Arena| Some((arena.lock().coldest(pages)?, arena.index));
         loop {

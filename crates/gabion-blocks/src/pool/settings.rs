@@ -186,7 +186,7 @@ impl GroupRequest {
         Self { bytes, ..Self::default() }
     }
 
-    /// The same, in rows of so many bytes, of which none is cut.
+    /// The same, in rows of that many bytes, of which none is cut.
     pub fn row_bytes(self, row_bytes: usize) -> Self {
         Self { row_bytes: Some(row_bytes), ..self }
     }

@@ -45,7 +45,7 @@ const MOST_CLEARED: u32 = 2;
 const MANY_PAGES: u64 = 16;
 /// How many pages are passed over for one put.
 const MOST_PASSED: usize = 16;
-/// A page of which no more than so many hundredths are taken is emptied before entries of other kinds are evicted.
+/// A page of which no more than that many hundredths are taken is emptied before entries of other kinds are evicted.
 const MOST_MOVED: u32 = 75;
 
 /// Whether pages that entries leave are what a put lacks. Where the system itself has no memory they are as good as its
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Whether room could be made for so many bytes by entries that the put may evict, wherever they are.
+    /// Whether room could be made for that many bytes by entries that the put may evict, wherever they are.
     fn could_hold(&self, request: &Request<'_>, bytes: u64) -> bool {
         // All locks at one time, in their order: what is charged is an entry's then, or in hand, or nobody's.
         let mut shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();

@@ -1,4 +1,4 @@
-//! Linear hashing: which of so many parts a hash leads to, which part is split next, and when.
+//! Linear hashing: which of several parts a hash leads to, which part is split next, and when.
 
 /// How many segments or sketches there are, below 2³², and what a reader would have to work out from it: the mask of
 /// the hash's bits that say which, in the upper half.

@@ -12,7 +12,7 @@ use crate::key::SEGMENT_BITS;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::sync::{AtomicU64, fence};
 
-/// So many are too many, even while there is no memory for more segments.
+/// How many are too many, even while there is no memory for more segments.
 const MOST: u64 = FULL * 9 / 8;
 
 impl Segments {
@@ -127,7 +127,7 @@ impl Segments {
         }
     }
 
-    /// There are so many segments from now on.
+    /// There are that many segments from now on.
     fn recount(&self, stash: &mut Stash, count: u64) {
         (stash.least, stash.most) = bounds(count, FULL);
         // Release: who finds the count finds its segments.

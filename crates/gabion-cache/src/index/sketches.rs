@@ -189,7 +189,7 @@ impl Sketches {
         (0..count as usize).for_each(|index| self.strip.give(index));
     }
 
-    /// Gives back the sketches that are more than so many entries need. Returns how many. Under the shard's lock.
+    /// Gives back the sketches that are more than that many entries need. Returns how many. Under the shard's lock.
     #[cold]
     pub fn shrink(&self, entries: u64) -> u64 {
         let before = self.parts().count();

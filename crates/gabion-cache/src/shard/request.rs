@@ -139,7 +139,7 @@ impl Step {
 
 /// Why there is no room.
 pub(crate) enum Lack {
-    /// Whether so many bytes can be had is for all shards together to say.
+    /// Whether that many bytes can be had is for all shards together to say.
     Unsure(u64),
     /// There are no pages for it.
     Pages(BlockError),

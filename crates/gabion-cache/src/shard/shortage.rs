@@ -26,7 +26,8 @@ fn bit(stored: u64) -> u64 {
 }
 
 impl Shortage {
-    /// Whether it is known that there is no room for so many bytes, as the pile rounds them: nothing was removed since.
+    /// Whether it is known that there is no room for that many bytes, as the pile rounds them: nothing was removed
+    /// since.
     #[inline(always)]
     pub fn knows(&mut self, stored: u64, freed: u64) -> bool {
         let known = self.classes & bit(stored) != 0 && self.freed == freed && self.saved < MOST_SAVED;
@@ -34,7 +35,7 @@ impl Shortage {
         known
     }
 
-    /// There was no room for so many bytes when the pile was asked, after it was seen how often anything had been
+    /// There was no room for that many bytes when the pile was asked, after it was seen how often anything had been
     /// removed.
     #[cold]
     pub fn note(&mut self, stored: u64, freed: u64) {

@@ -87,7 +87,7 @@ impl<'a> Locked<'a> {
         self.state.shortage.knows(stored, freed)
     }
 
-    /// Whether so many bytes could be charged.
+    /// Whether that many bytes could be charged.
     #[inline]
     pub fn affords(&self, weight: u64) -> bool {
         let used = &self.ground.ledger.used;

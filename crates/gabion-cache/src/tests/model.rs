@@ -130,7 +130,7 @@ fn check(policy: Policy, ops: &[Op]) -> Result<(), TestCaseError> {
     check_each(policy, ops.iter().cloned(), 1)
 }
 
-/// Compares each result with the model's, and checks the structure after every so many steps.
+/// Compares each result with the model's, and checks the structure after each `every` steps.
 fn check_each(policy: Policy, ops: impl Iterator<Item = Op>, every: usize) -> Result<(), TestCaseError> {
     let limit = 6000;
     let (cache, _) = cache(limit, policy);

@@ -4,7 +4,7 @@ use super::{cache, weight};
 use crate::policy::tests::{hit_rate as alone, numbers, oltp};
 use crate::{Policy, PutOptions, ReadBuf};
 
-/// Hit rate in hundredths of a percent at so many entries.
+/// Hit rate in hundredths of a percent at that many entries.
 fn hit_rate(policy: Policy, entries: u64, trace: &[u32]) -> u64 {
     let (cache, _) = cache(entries * weight(4, 4), policy);
     let mut buf = ReadBuf::new();

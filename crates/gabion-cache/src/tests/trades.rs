@@ -8,7 +8,7 @@ use super::{get, ttl};
 use crate::policy::tests::hit_rate as alone;
 use crate::{Cache, CacheOptions, ManualClock, Policy, PutOptions, PutResult, ReadBuf, Table, TableOptions};
 
-/// A cache with one shard that may hold so many bytes, and take so much memory.
+/// A cache with one shard that may hold that many bytes, and take so much memory.
 fn cache(max_bytes: u64, room: u64) -> (Cache, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let options = CacheOptions { max_bytes, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };

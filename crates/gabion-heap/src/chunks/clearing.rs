@@ -21,7 +21,7 @@ use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_A
 use crate::ground::Ground;
 use crate::loc::Loc;
 
-/// No more is moved for a page than so many words: where chunks are longer, one that is freed leaves whole pages.
+/// No more is moved for a page than that many words: where chunks are longer, one that is freed leaves whole pages.
 const MOST_MOVED: usize = 4 * WORDS_PER_PAGE;
 /// In how many blocks the page is sought that needs least to be moved.
 const BLOCKS: usize = 4;

@@ -69,7 +69,7 @@ fn write_headers(image: &Image, channels: u32, out: &mut dyn Write) -> Result<()
     let mut bytes = Vec::from(*b"BM");
     let mut put = |words: &[u32]| bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     put(&[file, 0, start]);
-    // One plane of so many bits; masks or nothing; no resolution; how many colours, and how many of them matter.
+    // One plane of that many bits; masks or nothing; no resolution; how many colours, and how many of them matter.
     put(&[header, width, height, 1 | (channels * 8) << 16, if channels == 4 { 3 } else { 0 }, pixels, 0, 0, colors, 0]);
     if channels == 4 {
         // Masks of red, green, blue and alpha; sRGB, which needs no end points and no gamma.

@@ -139,7 +139,7 @@ fn the_default_limits_fit_together() {
     }
 }
 
-/// So many zeros; and how much room there was for what had come.
+/// That many zeros; and how much room there was for what had come.
 struct Zeros {
     left: u64,
     came: u64,

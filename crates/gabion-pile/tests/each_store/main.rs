@@ -27,7 +27,7 @@ const RECORDED: usize = 60;
 /// Of each operation, so many of its last states are looked at, and so many others.
 const LAST: usize = 24;
 const OTHERS: usize = 12;
-/// One of so many states is opened to write, and of what that changes so many states are looked at.
+/// One of that many states is opened to write, and of what that changes that many states are looked at.
 const WRITTEN_TO: u64 = 40;
 const RECOVERIES: u64 = 6;
 

@@ -27,7 +27,7 @@ pub enum Change {
 /// The most that one instruction writes.
 const MOST: usize = 64;
 const PAGE: usize = 4096;
-/// So many changes a recording has room for, of which nothing is touched before it is used: a fault is no place to ask
+/// How many changes a recording has room for, of which nothing is touched before it is used: a fault is no place to ask
 /// for memory.
 const ROOM: usize = 1 << 21;
 /// Pages that one instruction may write to.

@@ -69,7 +69,7 @@ fn write_named(named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
     })
 }
 
-/// Appends one argument, around which there are so many tuples.
+/// Appends one argument, around which there are that many tuples.
 #[inline]
 fn argument(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     let is_plain = value.is_exact_instance_of::<PyString>() || value.is_exact_instance_of::<PyInt>();
@@ -140,8 +140,9 @@ fn other(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     item(py, into, |into| key::write(&found, into, depth + 1))
 }
 
-/// Appends a tuple that begins with `()` and a name; more items may follow. Around it there are so many tuples, as many
-/// as [`key::write`] takes: what a thread looks for by these bytes, a task looks for by the key that is read from them.
+/// Appends a tuple that begins with `()` and a name; more items may follow. Around it there are that many tuples, as
+/// many as [`key::write`] takes: what a thread looks for by these bytes, a task looks for by the key that is read from
+/// them.
 fn stand_in(py: Python<'_>, name: &[u8], into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     if depth + 1 >= DEEPEST {
         return Err(key::too_deep(py));

@@ -88,7 +88,7 @@ fn with_written<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResult<
     })
 }
 
-/// Appends the bytes of a key, or of an item of one that lies in so many tuples.
+/// Appends the bytes of a key, or of an item of one that lies in that many tuples.
 ///
 /// # Errors
 /// `TypeError` for a key of another type.
@@ -240,7 +240,7 @@ fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
     Ok(())
 }
 
-/// The error of what is no key, or no item of one that lies in so many tuples.
+/// The error of what is no key, or no item of one that lies in that many tuples.
 #[cold]
 fn no_key(key: &Bound<'_, PyAny>, depth: usize) -> PyErr {
     let py = key.py();

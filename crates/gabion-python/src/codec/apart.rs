@@ -14,7 +14,7 @@ pub const LEAST: usize = 8 << 10;
 /// Payloads that are longer go to memory of their own, whatever they consist of.
 pub const LARGE: usize = 1 << 20;
 
-/// So many parts a thread keeps room for.
+/// How many parts a thread keeps room for.
 const KEEP: usize = 64;
 
 /// What was left out of an encoding, in order.

@@ -360,7 +360,7 @@ fn channel(name: &str, py: Python<'_>, number: i64) -> PyResult<u8> {
     u8::try_from(number).map_err(|_| value_error(py, &text()))
 }
 
-/// A turn by so many degrees, counterclockwise as in Pillow and NumPy. None for no turn.
+/// A turn by that many degrees, counterclockwise as in Pillow and NumPy. None for no turn.
 pub(super) fn turn(value: &Bound<'_, PyAny>) -> PyResult<Option<Turn>> {
     Ok(match whole("degrees", value)?.rem_euclid(360) {
         0 => None,

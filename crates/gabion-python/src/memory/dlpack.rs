@@ -69,7 +69,7 @@ struct Export<M, H, const N: usize> {
 /// on any thread. `versioned` when the consumer knows DLPack 1.
 ///
 /// # Safety
-/// From `start` on there are so many bytes, and they stay there as long as `hold` lives.
+/// From `start` on there are that many bytes, and they stay there as long as `hold` lives.
 pub(crate) unsafe fn capsule<H: Send, const N: usize>(
     py: Python<'_>,
     start: *mut u8,

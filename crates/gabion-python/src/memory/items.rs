@@ -16,7 +16,7 @@ use crate::ffi;
 #[derive(Clone, Copy)]
 pub(super) enum Items {
     One(usize),
-    /// So many bytes, from `first` on, each `step` behind the one before.
+    /// That many bytes, from `first` on, each `step` behind the one before.
     Slice {
         first: usize,
         step: isize,
@@ -25,7 +25,7 @@ pub(super) enum Items {
 }
 
 impl Items {
-    /// Those that `key` names, of so many bytes.
+    /// Those that `key` names, of that many bytes.
     pub(super) fn of(key: &Bound<'_, PyAny>, length: usize) -> PyResult<Self> {
         if let Ok(slice) = key.cast::<PySlice>() {
             let named = slice.indices(length as isize)?;

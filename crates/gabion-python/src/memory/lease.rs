@@ -26,7 +26,7 @@ const EXPORTS: usize = RELEASED - 1;
 pub(super) enum Refused {
     /// It was released before.
     Released,
-    /// So many exports are alive.
+    /// That many exports are alive.
     Exported(usize),
 }
 

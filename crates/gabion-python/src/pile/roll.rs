@@ -12,7 +12,7 @@ use crate::figures::Figure;
 use crate::gate::through_gate;
 use crate::result;
 
-/// So many piles are entered before it is looked for those that are gone.
+/// How many piles are entered before it is looked for those that are gone.
 const FEW: usize = 64;
 
 struct Entry {

@@ -13,8 +13,8 @@ use crate::size;
 
 /// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
 ///
-/// With limit, a number or text such as "10 MiB", so many bytes at most are copied. src is never asked for more than is
-/// left to copy, and stands behind the last byte that was copied: so the body of a request can be taken from a
+/// With limit, a number or text such as "10 MiB", that many bytes at most are copied. src is never asked for more than
+/// is left to copy, and stands behind the last byte that was copied: so the body of a request can be taken from a
 /// connection that stays open. That src ended before the limit is told by the returned number alone.
 ///
 /// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a

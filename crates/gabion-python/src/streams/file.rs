@@ -1,4 +1,4 @@
-//! What a Python file does when it is asked to read or write, brought to three answers: so many bytes, the end, or
+//! What a Python file does when it is asked to read or write, brought to three answers: that many bytes, the end, or
 //! not now.
 
 use std::ffi::c_int;

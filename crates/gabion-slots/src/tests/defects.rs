@@ -147,7 +147,7 @@ fn defect_9_every_alignment_stays_inside_its_memory() {
             let places: Vec<_> = (0..3).map(|_| slots.alloc(A, layout).unwrap()).collect();
             for &at in &places {
                 assert_eq!(at.addr().get() % layout.align(), 0);
-                // SAFETY: just allocated, with at least so many bytes.
+                // SAFETY: just allocated, with at least that many bytes.
                 unsafe { at.write_bytes(0xEE, slots.usable_size(at)) };
             }
             slots.validate().unwrap();

@@ -41,7 +41,7 @@ def processes(all_of_them: list[Figures]) -> RenderableType:
 
 
 def process(now: Figures, before: Figures | None, most: int | None = None, lines: int | None = None) -> RenderableType:
-    """Return all that a process says, with rates since it was asked before, and at most so many lines of a table.
+    """Return all that a process says, with rates since it was asked before, and at most that many lines of a table.
 
     Tables of caches are shown where the others leave room among so many `lines`.
     """

@@ -14,7 +14,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// Room for as much as anybody could release.
 const ANY: u64 = u64::MAX;
 
-/// A pool whose policy looks only when it is told to, and a set of so many blocks that were written to.
+/// A pool whose policy looks only when it is told to, and a set of that many blocks that were written to.
 fn released(blocks: usize, change: impl FnOnce(&mut Settings)) -> (BlockSet, &'static Twin, Vec<u32>) {
     let twin: &'static Twin = Box::leak(Box::default());
     let mut settings = Settings::default();

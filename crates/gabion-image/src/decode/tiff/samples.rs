@@ -14,9 +14,9 @@ pub enum Samples {
     Bytes,
     /// In two bytes, in the order of this machine.
     Words,
-    /// In so many bits, those of a row without gaps, as greys.
+    /// In that many bits, those of a row without gaps, as greys.
     Greys(u8, Table<1>),
-    /// As numbers in a palette, in so many bits.
+    /// As numbers in a palette, in that many bits.
     Colors(u8, Table<3>),
 }
 

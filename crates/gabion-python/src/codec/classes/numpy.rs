@@ -95,7 +95,7 @@ const HEAD: usize = size_of::<PyObject>();
 /// The value of a single item.
 ///
 /// # Safety
-/// `obj` is an object with so many bytes behind its head, which lives and does not change as long as they are looked
+/// `obj` is an object with that many bytes behind its head, which lives and does not change as long as they are looked
 /// at.
 pub unsafe fn value_of<'a>(obj: *mut PyObject, size: usize) -> &'a [u8] {
     // SAFETY: as the caller promised.

@@ -80,7 +80,7 @@ impl Maker<'_, '_> {
         if len >= apart::LARGE
             && let Some((memory, room)) = warm::memory(self.py, len)
         {
-            // SAFETY: room for so many bytes, which nobody else knows yet.
+            // SAFETY: room for that many bytes, which nobody else knows yet.
             let filled = fill(unsafe { std::slice::from_raw_parts_mut(room.cast(), len) });
             return filled.then(|| numpy.over(&memory, shape, number, columns)).transpose();
         }

@@ -262,7 +262,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     }
 }
 
-/// Whether a dict has so many entries. One with keys that became equal when they were built never gets them.
+/// Whether a dict has that many entries. One with keys that became equal when they were built never gets them.
 fn has_entries(dict: &Own, len: usize) -> bool {
     // SAFETY: held, and a dict: one was read where a reference leads.
     unsafe { ffi::PyDict_Size(dict.ptr()) as usize >= len }

@@ -260,7 +260,7 @@ pub fn bytes_leaf(reader: &mut Reader<'_>) -> Raise<Own> {
 
 /// A `bytes` of `len` bytes that `fill` brings, if it says that it did.
 pub fn bytes_of(len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> bool) -> Raise<Option<Own>> {
-    // SAFETY: a new reference or null with an error; room for so many bytes, which nobody else has seen yet.
+    // SAFETY: a new reference or null with an error; room for that many bytes, which nobody else has seen yet.
     unsafe {
         let made = Own::take(ffi::PyBytes_FromStringAndSize(std::ptr::null(), len as isize))?;
         let room = ffi::PyBytes_AsString(made.ptr()).cast();

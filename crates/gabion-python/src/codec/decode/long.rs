@@ -13,10 +13,10 @@ use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised};
 use crate::ffi;
 
-/// Values from so many bytes on are made beforehand.
+/// Values from that many bytes on are made beforehand.
 const LEAST: usize = 4 << 10;
 
-/// So many values are looked at for a long one.
+/// How many values are looked at for a long one.
 const MOST_STEPS: usize = 64;
 
 /// More bytes than the head of a value has.

@@ -16,9 +16,11 @@
 //! | `leaves`, and `leaf` in `pairs` and `values`: read in the owner | [`IN_PLACE`], 1 | the owner's |
 //! | `drain`, of a `Todo::Value` | [`FROM_STACK`], 2 | the owner's and the stack's |
 //! | `elements`, of a set | [`FROM_STACK`], 2 | the set's and that of the tuple of its elements |
-//! | `next_items`, `next_pairs`, by `stacked_leaf` | [`FROM_STACK`], 2 | the iterated object's and that of the item at hand |
+//! | `next_items`, `next_pairs`, by `stacked_leaf` | [`FROM_STACK`], 2 | the iterated object's and that of the item at
+//! hand |
 //! | `pass_through`, of a `__dict__` that was made | [`FROM_STACK`], 2 | its instance's and that of the dict at hand |
-//! | `run`, of the whole | [`WHOLE`], -1; 0 of a leaf | the caller has some, nobody knows how many: less than any count |
+//! | `run`, of the whole | [`WHOLE`], -1; 0 of a leaf | the caller has some, nobody knows how many: less than any count
+//! |
 //! | `Encoder::limit`, of leaves while `exact` | -1 | no count proves anything |
 //! | `quick::alone`; `quick_leaf` after `met`; names of enum members | `isize::MAX` | no count is asked for |
 //!
@@ -80,7 +82,7 @@ pub const FROM_STACK: isize = 2;
 pub const WHOLE: isize = -1;
 /// References to a value read in its owner.
 pub const IN_PLACE: isize = 1;
-/// So many values that are no leaves are written from one look at the length to the next.
+/// How many values that are no leaves are written from one look at the length to the next.
 const VALUES_UNCHECKED: u32 = 64;
 
 /// Whether an encoding that failed is to start again.

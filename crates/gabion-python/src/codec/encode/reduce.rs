@@ -268,7 +268,7 @@ impl Encoder<'_, '_> {
     }
 }
 
-/// So many leaves are taken out of an iterator from one look at the length to the next.
+/// How many leaves are taken out of an iterator from one look at the length to the next.
 const ITEMS_UNCHECKED: usize = 16;
 
 /// What may follow the callable and its arguments.

@@ -33,7 +33,7 @@ pub struct Scratch {
     pub owned: HashMap<usize, Own>,
 }
 
-/// So many values or positions a thread keeps room for.
+/// How many values or positions a thread keeps room for.
 const KEPT: usize = 1 << 13;
 
 thread_local! {

@@ -108,7 +108,7 @@ pub fn tag_varint(out: &mut Vec<u8>, tag: u8, value: usize) -> Raise<()> {
 /// A few bytes as they are.
 #[inline(always)]
 pub fn bytes<const N: usize>(out: &mut Vec<u8>, value: &[u8; N]) -> Raise<()> {
-    // SAFETY: room for so many bytes, written before the length covers them.
+    // SAFETY: room for that many bytes, written before the length covers them.
     unsafe {
         space(out, N)?.cast::<[u8; N]>().write(*value);
         out.set_len(out.len() + N);
@@ -146,7 +146,7 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
     }
 }
 
-/// So many zeros, to be written over.
+/// That many zeros, to be written over.
 pub fn zeros(out: &mut Vec<u8>, n: usize) -> Raise<()> {
     reserve(out, n)?;
     out.resize(out.len() + n, 0);
