@@ -66,7 +66,7 @@ WAYS = {"keep": _keep, "hand-over": _hand_over}
 
 
 def contention(subject: str, way: str, threads: int, rounds: int) -> dict:
-    """Have that many threads, new in each round, make and convert images: slowest, mean and fastest thread of a round."""
+    """Have that many threads, new in each round, make and convert images: the slowest, mean and fastest of a round."""
     step, work = SUBJECTS[subject](), WAYS[way]
     _check(step()[1])
     slowest, mean, fastest = [], [], []
