@@ -48,11 +48,9 @@ class Broken:
 FLAGS: list[tuple[str, Callable[[Any], Any]]] = [
     ("scaled", lambda flag: Image.open(PHOTO, scaled=flag)),
     ("upright", lambda flag: Image.open(PHOTO, upright=flag)),
-    ("metadata", lambda flag: Image.open(PHOTO, metadata=flag)),
     ("partial", lambda flag: Image.open(PHOTO, partial=flag)),
     ("contiguous", lambda flag: Image.new("L", (2, 2), contiguous=flag)),
     ("progressive", lambda flag: Image.open(PHOTO).save(io.BytesIO(), format="JPEG", progressive=flag)),
-    ("metadata", lambda flag: Image.open(PHOTO).save(io.BytesIO(), format="PNG", metadata=flag)),
     ("clean", lambda flag: memory.rent(4, clean=flag)),
     ("contiguous", lambda flag: memory.rent(4, contiguous=flag)),
     ("clean", lambda flag: memory.rent_group(4, clean=flag)),

@@ -423,6 +423,9 @@ def test_a_cache_in_a_cycle_is_collected() -> None:
     assert [reference() for reference in died] == [None] * 3
 
 
+@pytest.mark.skipif(
+    not LOCKED and sys.version_info < (3, 14), reason="classes are immortal there once a thread was started"
+)
 def test_a_closed_cache_lets_go_of_classes() -> None:
     def made(number: int) -> Any:
         name = f"Made{number}"

@@ -96,7 +96,7 @@ def test_a_call_waits_until_there_is_room(call: str) -> None:
 def test_what_can_never_be_had_does_not_wait() -> None:
     began = time.monotonic()
     with pytest.raises(LimitError, match="more than total_limit") as caught:
-        Image.new("L", (8192, 8192), timeout=WAITS)
+        Image.new("L", (16384, (memory.stats().total_limit or 0) // 16384 + 1), timeout=WAITS)
     assert caught.value.limit == "total_limit"
     assert caught.value.asked is not None
     assert caught.value.allowed is not None
