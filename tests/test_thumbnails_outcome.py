@@ -141,7 +141,7 @@ def test_a_full_disk_is_not_tried_again_and_again(
     tried.clear()
     code, outcome = told(capsys, photos, small, "--jobs", "2")  # ten more
     assert (code, outcome["made"], outcome["skipped"]) == (1, 10, 10)
-    assert outcome["error"] in last.replace(str(untried), str(100 - 10 - len(tried)))
+    assert outcome["error"] in last.replace(f"{untried} not tried", f"{100 - 10 - len(tried)} not tried")
     counted = [one["state"] for one in outcome["thumbnails"]]
     assert [counted.count(state) for state in ("made", "there already", "failed", "not tried")] == [
         10, 10, len(tried) - 10, 90 - len(tried),
