@@ -109,7 +109,7 @@ class Maker(CacheTable[_K, _V]):
         *,
         own_task: bool = True,
     ) -> Any:
-        """As _make(), for a coroutine function. One that awaits nothing needs no task of its own."""
+        """As _gabion_make(), for a coroutine function. One that awaits nothing needs no task of its own."""
         name, flying, flight = (
             (self._gabion_space, CacheTable._key(self, key)),
             self._gabion_flights.flying,

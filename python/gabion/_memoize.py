@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from gabion._native import CacheStats
     from gabion.cache import Cache, Table
 
+# What the names of memoized functions' tables begin with.
+MEMOIZED = "memoize:"
+
 _T = TypeVar("_T")
 
 _GENERATOR = 0x20 | 0x200  # inspect.CO_GENERATOR, inspect.CO_ASYNC_GENERATOR
@@ -71,7 +74,7 @@ def table_for(above: Table, function: Callable[..., Any]) -> Callable[[], Table]
         number = next(root._gabion_memoized)
     module = getattr(function, "__module__", None)
     called = getattr(function, "__qualname__", type(function).__qualname__)
-    return functools.partial(root.table, f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
+    return functools.partial(root.table, f"{MEMOIZED}{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
 
 
 def memoized(

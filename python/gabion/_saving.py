@@ -11,6 +11,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
+from gabion._memoize import MEMOIZED
 from gabion._native import CacheTable, ClosedError, CorruptFileError, Pile
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 _KIND = "gabion.Cache"
 _VERSION = 1
-
-# Tables of memoized functions: their numbers, and the classes of their arguments, are others in the next process.
-_MEMOIZED = "memoize:"
 
 
 class _LeftOut:
@@ -126,25 +124,34 @@ def _write(cache: Cache, pile: Pile, left_out: _LeftOut) -> int:
         described = [(name, *settings) for name, settings in tables]
         pile.root = pile.put({"kind": _KIND, "version": _VERSION, "tables": described})
 
-    return CacheTable._each(cache, _MEMOIZED, begin, pile.put, left_out.add)
+    # Without tables of memoized functions: their numbers, and the classes of their arguments, are others in the next
+    # process.
+    return CacheTable._each(cache, MEMOIZED, begin, pile.put, left_out.add)
 
 
 def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
     """Find or make the tables that a file names, in its order. ValueError where the file is no cache's."""
     shown = os.fsdecode(path)
+    foreign = ValueError(f"{shown!r} is the file of a pile, but none that Cache.save() has written")
     try:
         root = pile.root
         head = {} if root is None else pile.get(root)
         if head["kind"] != _KIND:
-            raise ValueError
-        version, described = head["version"], head["tables"]
-        names: list[tuple[str, Any, Any, Any]] = [(name + "", limit, ttl, idle) for name, limit, ttl, idle in described]
-        if any(not name or name.startswith(_MEMOIZED) for name, *_ in names):
-            raise ValueError
+            raise foreign
+        version = head["version"]
     except (LookupError, TypeError, ValueError):
-        raise ValueError(f"{shown!r} is the file of a pile, but none that Cache.save() has written") from None
+        raise foreign from None
+    # Before the rest, which another version may write in another way.
     if version != _VERSION:
         raise ValueError(f"{shown!r} was saved by another version of gabion: its format is {version!r}, not {_VERSION}")
+    try:
+        names: list[tuple[str, Any, Any, Any]] = [
+            (name + "", limit, ttl, idle) for name, limit, ttl, idle in head["tables"]
+        ]
+        if any(not name or name.startswith(MEMOIZED) for name, *_ in names):
+            raise foreign
+    except (LookupError, TypeError, ValueError):
+        raise foreign from None
     found: list[Table] = [cache]
     with cache._gabion_lock:
         there = set(CacheTable._table_names.__get__(cache))

@@ -43,7 +43,7 @@ def processes(all_of_them: list[Figures]) -> RenderableType:
 def process(now: Figures, before: Figures | None, most: int | None = None, lines: int | None = None) -> RenderableType:
     """Return all that a process says, with rates since it was asked before, and at most that many lines of a table.
 
-    Tables of caches are shown where the others leave room among so many `lines`.
+    Tables of caches are shown where the others leave room among that many `lines`.
     """
     lasted = _number(now.get("seconds")) - _number(before.get("seconds")) if before else 0.0
     since = Since(before or {}, lasted)
