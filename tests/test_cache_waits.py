@@ -391,7 +391,7 @@ def test_timeouts_that_make_no_sense(cache: Cache) -> None:
             with pytest.raises(error, match="timeout"):
                 call()
     assert "k" not in cache
-    with pytest.raises(TypeError, match="ttl, idle, expires_at, priority and timeout"):
+    with pytest.raises(TypeError, match="ttl, stale, idle, expires_at, priority and timeout"):
         cache.get_or_put("k", lambda: 1, wait=1)
 
 

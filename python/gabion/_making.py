@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._attending import Raised, attend, begin_task, loop_of_task
 from gabion._flights import MISSING, Flight, Flights, Patience, Running, Waiting
-from gabion._native import CacheTable, enter_flight, leave_flight
+from gabion._native import CacheTable, ClosedError, enter_flight, leave_flight
 
 if TYPE_CHECKING:
     from datetime import date
@@ -80,25 +80,17 @@ class Maker(CacheTable[_K, _V]):
             # At once, and nothing else: a signal's handler may raise at any call of Python code.
             making.end()
 
+    def _gabion_is_fresh(self, key: Any, stale: float) -> bool:
+        """Whether a key has a value whose own time is not over: it has more than ``stale`` seconds left."""
+        try:
+            return CacheTable.expires_in(self, key, 0.0) > stale
+        except ClosedError:  # dropped just now, by another thread: it is for the making to say
+            return False
+
     def _gabion_newest(self, key: Any, found: bytes) -> Any:
         """The key's value, or what another has just made for it: everybody's own object."""
         value = CacheTable._look_making(self, key, MISSING)
         return CacheTable._rebuild(self, found) if value is MISSING else value
-
-    async def _gabion_get_or_put_async(
-        self,
-        key: Any,
-        factory: Callable[[], Awaitable[Any]],
-        as_put: dict[str, Any],
-        timeout: float | None,
-        *,
-        own_task: bool = True,
-    ) -> Any:
-        value = CacheTable.get(self, key, MISSING)
-        if value is not MISSING:
-            return value
-        patience = None if timeout is None else Patience(timeout)
-        return await self._gabion_make_async(key, factory, as_put, patience, own_task=own_task)
 
     async def _gabion_make_async(
         self,
@@ -108,8 +100,14 @@ class Maker(CacheTable[_K, _V]):
         patience: Patience | None,
         *,
         own_task: bool = True,
+        old: Any = MISSING,
+        stale: float = 0.0,
     ) -> Any:
-        """As _gabion_make(), for a coroutine function. One that awaits nothing needs no task of its own."""
+        """As _gabion_make(), for a coroutine function. One that awaits nothing needs no task of its own.
+
+        Where there is an ``old`` value this waits for no other call, and makes one that has more than ``stale`` seconds
+        to live.
+        """
         name, flying, flight = (
             (self._gabion_space, CacheTable._key(self, key)),
             self._gabion_flights.flying,
@@ -118,13 +116,15 @@ class Maker(CacheTable[_K, _V]):
         begun = False
         try:
             while (other := enter_flight(flying, name, flight)) is not None:
+                if old is not MISSING:
+                    return old
                 with Waiting(other, in_loop=True):
                     found = await other.arrive(flight, patience)
                 if found is not MISSING:
                     return self._gabion_newest(key, found)
             leave = partial(leave_flight, flying, name, flight)
             loop = loop_of_task() if own_task else None
-            making = self._gabion_fly(key, factory, as_put, (flight, leave, loop is not None))
+            making = self._gabion_fly(key, factory, as_put, (flight, leave, loop is not None), stale)
             if loop is not None:
                 # Nobody but attend() holds the task: what it ends with may be an error, and lead back to this frame.
                 making, begun = attend(flight, begin_task(loop, flight, making, leave)), True
@@ -139,6 +139,7 @@ class Maker(CacheTable[_K, _V]):
         factory: Callable[[], Awaitable[Any]],
         as_put: dict[str, Any],
         flown: tuple[Flight, Callable[[object], None], bool],
+        stale: float,
     ) -> Any:
         """Make a key's value, and end the flight.
 
@@ -150,7 +151,7 @@ class Maker(CacheTable[_K, _V]):
             flight.lease = lease = CacheTable._lease(self, key)
             with Running(flight):
                 value = CacheTable._look_making(self, key, MISSING)
-                if value is MISSING:
+                if value is MISSING or (stale and not self._gabion_is_fresh(key, stale)):
                     value = await factory()
                     made = CacheTable._keep(self, key, value, lease, as_put, bool(flight.waiters)) or MISSING
             return value

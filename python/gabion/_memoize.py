@@ -85,15 +85,16 @@ def memoized(
     as_put: dict[str, Any],
     typed: bool,
     timeout: float | None,
+    stale: float,
 ) -> Any:
     """Return a function that keeps its results in a table of its own, by its arguments or by a ``key``.
 
     If ``typed``, the arguments' types are a part of the key, and there is no ``key``. A call waits for another's result
-    for ``timeout`` seconds.
+    for ``timeout`` seconds. A result is stale in its last ``stale`` seconds.
     """
     check_function(function)
     made_table = table_for(above, function)
-    made = kept_in(made_table, function, key, as_put, typed, timeout)
+    made = kept_in(made_table, function, key, as_put, typed, (timeout, stale))
     weakref.finalize(made, drop_memoized, weakref.ref(above._gabion_root), made_table().name).atexit = False
     return made
 
@@ -104,9 +105,10 @@ def kept_in(
     key: Callable[..., Hashable] | None,
     as_put: dict[str, Any],
     typed: bool,
-    timeout: float | None,
+    times: tuple[float | None, float],
 ) -> Any:
     """Return a function that keeps its results in the table that ``made_table`` returns."""
+    timeout, stale = times
     table = made_table()
     call_key = table._call_key
     of_arguments = key is None
@@ -151,13 +153,15 @@ def kept_in(
                         raise
                 except NoKeyError as error:
                     raise refusal(error, asked, args, kwargs) from None
-            if value is not MISSING:
+            if value is not MISSING and not stale:
                 return value
             arguments = call_key(asked, named)
 
             async def factory() -> Any:
                 return await function(*args, **kwargs)
 
+            if value is not MISSING:
+                return await table._gabion_newer_async(arguments, value, factory, as_put, stale)
             return await table._gabion_make_async(arguments, factory, as_put, patience())
 
         made: Any = asynchronous
@@ -177,7 +181,10 @@ def kept_in(
                 except NoKeyError as error:
                     raise refusal(error, asked, args, kwargs) from None
             if value is not MISSING:
-                return value
+                if not stale:
+                    return value
+                again = functools.partial(function, *args, **kwargs)
+                return table._gabion_newer(call_key(asked, named), value, again, as_put, stale)
             making = table._making_call(asked, named, patience())
             # In this frame, so that a function that calls itself goes as deep as it would without.
             try:

@@ -21,11 +21,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from gabion._arguments import AS_CACHE, check_name, given_of_put, listener_of, other_settings, pairs_of, times_of_table
-from gabion._flights import MISSING, Flights, Patience
-from gabion._making import Maker, is_asynchronous
+from gabion._flights import MISSING, Flights
+from gabion._making import is_asynchronous
 from gabion._memoize import check_settings, memoized
 from gabion._native import CacheStats, CacheTable, ClosedError
 from gabion._saving import Saver
+from gabion._stale import Renewer, longer_lived, seconds_of_stale
 
 if TYPE_CHECKING:
     from datetime import date, datetime, timedelta
@@ -70,7 +71,7 @@ class PutResult(enum.Enum):
 CacheTable._results(list(PutResult))
 
 
-class Table(Maker[_K, _V]):
+class Table(Renewer[_K, _V]):
     """A table of a cache: its own keys, and its own limit and times if it was made with some.
 
     Made by ``cache.table(name)``. It has the methods of a cache, for its own keys.
@@ -257,33 +258,6 @@ class Table(Maker[_K, _V]):
             return changed
         return self.change(key, added, default, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)
 
-    def _gabion_get_or_put(
-        self,
-        key: Any,
-        factory: Callable[[], Any],
-        *,
-        ttl: Any = None,
-        idle: float | str | timedelta | None = None,
-        expires_at: float | datetime | None = None,
-        priority: int = 0,
-        timeout: float | str | timedelta | None = None,
-    ) -> Any:
-        """What get_or_put() does when its factory is anything but a plain function, or comes by name."""
-        as_put = given_of_put(ttl, idle, expires_at, priority)
-        if as_put:
-            # Before the factory runs, which may take long.
-            CacheTable._check_put(ttl, idle, expires_at, priority)
-        seconds = None if timeout is None else CacheTable._seconds("timeout", timeout)
-        if is_asynchronous(factory):
-            return self._gabion_get_or_put_async(key, factory, as_put, seconds)
-        value = CacheTable.get(self, key, MISSING)
-        if value is not MISSING:
-            return value
-        return self._gabion_make(key, factory, as_put, None if seconds is None else Patience(seconds))
-
-    # What its errors call it: the method that was called.
-    _gabion_get_or_put.__qualname__ = "Table.get_or_put"
-
     @overload
     def memoize(
         self,
@@ -291,6 +265,7 @@ class Table(Maker[_K, _V]):
         /,
         *,
         ttl: float | str | timedelta | Callable[[_R], float | str | timedelta | None] | None = None,
+        stale: float | str | timedelta | None = None,
         key: Callable[..., Hashable] | None = None,
         typed: bool = False,
         idle: float | str | timedelta | None = None,
@@ -304,6 +279,7 @@ class Table(Maker[_K, _V]):
         /,
         *,
         ttl: float | str | timedelta | Callable[[Any], float | str | timedelta | None] | None = None,
+        stale: float | str | timedelta | None = None,
         key: Callable[..., Hashable] | None = None,
         typed: bool = False,
         idle: float | str | timedelta | None = None,
@@ -317,6 +293,7 @@ class Table(Maker[_K, _V]):
         /,
         *,
         ttl: Any = None,
+        stale: float | str | timedelta | None = None,
         key: Callable[..., Hashable] | None = None,
         typed: bool = False,
         idle: float | str | timedelta | None = None,
@@ -336,7 +313,8 @@ class Table(Maker[_K, _V]):
         Results lie in a table of their own with times and a limit as this one's, which they do not share; the other
         keywords are those of put(), and ``timeout``, which is that of get_or_put(). ``ttl`` may also be a function of
         the result that returns one: None is the table's, and a result whose ttl is 0 is not kept. As with get_or_put(),
-        only one call with equal arguments runs at a time, and those who wait have its result or its error.
+        only one call with equal arguments runs at a time, and those who wait have its result or its error; and for a
+        time ``stale`` after its ttl, a result serves all callers but the one that makes the next.
 
         The function gets four methods. ``cache_clear()`` drops its results; ``cache_discard(...)``, called with the
         function's own arguments, drops that call's, and returns whether there was one. What a call returns that began
@@ -359,8 +337,10 @@ class Table(Maker[_K, _V]):
         CacheTable._check_put(ttl, idle, expires_at, priority)
         seconds = None if timeout is None else CacheTable._seconds("timeout", timeout)
         check_settings(ttl, key, typed)
-        as_put = given_of_put(ttl, idle, expires_at, priority)
-        wrap = partial(memoized, self, key=key, as_put=as_put, typed=bool(typed), timeout=seconds)
+        as_put, past = given_of_put(ttl, idle, expires_at, priority), seconds_of_stale(stale)
+        if past:
+            as_put = longer_lived(self, as_put, past)
+        wrap = partial(memoized, self, key=key, as_put=as_put, typed=bool(typed), timeout=seconds, stale=past)
         return wrap if function is MISSING else wrap(function)
 
     def clear(self) -> int:

@@ -65,7 +65,7 @@ As add(), but where the key has a value this is None, and False only where there
     Method::with_keywords(
         c"get_or_put",
         get_or_put,
-        c"get_or_put($self, key, factory, *, ttl=None, idle=None, expires_at=None, priority=0, timeout=None)\n--\n\n\
+        c"get_or_put($self, key, factory, *, ttl=None, stale=None, idle=None, expires_at=None, priority=0, timeout=None)\n--\n\n\
 Return the key's value, or call factory(), store what it returns, and return that.\n\n\
 However many threads ask for a key that is not there, one factory runs; the others wait for its value. If it raises,\n\
 nothing is stored, and those who wait get the same error, unless it is no Exception, as KeyboardInterrupt: then one\n\
@@ -76,6 +76,10 @@ ttl, idle, expires_at and priority are those of put(), for a value that is made 
 value that returns one: None is the table's own, and a value whose ttl is 0 is returned, but not kept. timeout (as a\n\
 ttl; None is without end, 0 no wait at all) is how long to wait for a value that another call makes; then it is a\n\
 TimeoutError. The call's own factory is not bounded by it.\n\n\
+stale (as a ttl) is how long a value still serves when its ttl is over (HTTP's stale-while-revalidate): the first call\n\
+that finds it so runs its factory, and the others have the old value at once until that ends. If the factory raises, its\n\
+call has the old value, too, and the error goes to the log 'gabion.cache'. The value lies in the cache for ttl + stale,\n\
+for get() as well; one that has stale or less left counts as over. Not with idle times or expires_at.\n\n\
 With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of\n\
 threads. Both kinds of callers may wait for each other's factories. Under asyncio the factory runs in a task of its\n\
 own, in a copy of its first caller's context: a caller that is cancelled leaves it to the others, and with the last\n\
@@ -165,7 +169,7 @@ unsafe extern "C" fn get_or_put(
         // SAFETY: the object whose method is called, borrowed for the call.
         let table = unsafe { Borrowed::from_ptr(py, slf) };
         let (key, factory) = match args {
-            [key, factory] if is_plain(factory)? && !options::are_by_value(&keywords)? => (key, factory),
+            [key, factory] if is_plain(factory)? && !options::are_of_python(&keywords)? => (key, factory),
             _ => {
                 let args = result::tuple(py, args.iter().cloned())?;
                 return table

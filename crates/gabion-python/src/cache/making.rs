@@ -128,13 +128,19 @@ impl Making {
                 return newest.map_or_else(made, Ok).map(Some);
             }
         }
-        // Before the look: what changes from here on is not in what the factory makes.
-        let lease = Py::new(py, CacheLease::new(&self.inner(py)?.table, &self.key))?;
-        flight.setattr(intern!(py, "lease")?, &lease)?;
-        self.lease = Some(lease);
-        self.token = Some(run_flight(&flight)?.unbind());
+        self.take_off(py)?;
         // Another may have put it between the look and the begin.
         self.inner(py)?.look_at(py, &self.key)
+    }
+
+    /// Marks this code as the flight's factory. Before the key is looked at: what changes from here on is not in what
+    /// the factory makes.
+    fn take_off(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (flight, lease) = (self.flight.bind(py), Py::new(py, CacheLease::new(&self.inner(py)?.table, &self.key))?);
+        flight.setattr(intern!(py, "lease")?, &lease)?;
+        self.token = Some(run_flight(flight)?.unbind());
+        self.lease = Some(lease);
+        Ok(())
     }
 
     /// Refuses what a factory returned to be awaited.
@@ -186,6 +192,16 @@ impl Making {
     #[pyo3(signature = (missing, /))]
     fn begin(&mut self, py: Python<'_>, missing: Py<PyAny>) -> PyResult<Py<PyAny>> {
         Ok(self.enter(py)?.unwrap_or(missing))
+    }
+
+    /// Whether the value is to be made by this one, whether the key has one or not: nobody else does so just now.
+    fn begin_anew(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let flight = self.flight.bind(py).clone();
+        if enter_flight(self.flying.bind(py), self.name.bind(py), &flight)?.is_some() {
+            return Ok(false);
+        }
+        self.take_off(py)?;
+        Ok(true)
     }
 
     /// Store what the factory returned; as_put are the keywords of put().

@@ -62,7 +62,7 @@ pub(super) fn of_making(
                 return Ok(());
             }
             let known = set(&mut options, name, value)?;
-            known.ok_or_else(|| unexpected(py, function, name, "ttl, idle, expires_at, priority and timeout"))
+            known.ok_or_else(|| unexpected(py, function, name, "ttl, stale, idle, expires_at, priority and timeout"))
         })?;
     }
     Ok((options, timeout))
@@ -73,13 +73,13 @@ pub(super) fn timeout(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<D
     Ok(if let Span::Of(span) = span(name, value)? { Some(span) } else { None })
 }
 
-/// Whether the time to live is a function of the value.
+/// Whether Python's part looks at the keywords first: a time to be stale, or a `ttl` that is a function of the value.
 #[inline]
-pub(super) fn are_by_value(keywords: &Keywords<'_, '_>) -> PyResult<bool> {
+pub(super) fn are_of_python(keywords: &Keywords<'_, '_>) -> PyResult<bool> {
     let mut found = false;
     if !keywords.is_empty() {
         keywords.each(|name, value| {
-            found |= name == "ttl" && value.is_callable();
+            found |= name == "stale" || name == "ttl" && value.is_callable();
             Ok(())
         })?;
     }
