@@ -192,3 +192,22 @@ def test_timeouts_that_make_no_sense() -> None:
         with pytest.raises(TypeError, match="timeout"):
             make(image, [1])
     assert gabion.memory.stats().total_limit
+
+
+# Eight megabytes for the library that decodes it, and half a megabyte in rows of many lengths.
+ALONE = encoded(gradient("RGB", (1600, 1200)), "WEBP")
+
+
+@pytest.mark.parametrize("timeout", [None, WAITS])
+def test_one_picture_needs_little_more_than_it_takes(timeout: int | None) -> None:
+    memory.configure(total_limit=memory.stats().mapped + 20 * MIB)
+    with Image.open(ALONE, max_size=400, timeout=timeout) as image:
+        assert image.size == (400, 300)
+
+
+def test_what_is_refused_again_whenever_there_is_room_ends_with_the_timeout() -> None:
+    memory.configure(total_limit=memory.stats().mapped + 11 * MIB)
+    start = time.monotonic()
+    with pytest.raises(LimitError, match="not enough came back within 300ms"):
+        Image.open(ALONE, timeout=0.3)
+    assert 0.3 <= time.monotonic() - start < 30

@@ -75,7 +75,7 @@ pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, first_generation};
 pub use error::{BlockError, make_room, try_box, try_room};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
-pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
+pub use pool::{Allowance, Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::{Run, total_len};
 pub use set::BlockSet;
 pub use unique::unique_number;

@@ -1,4 +1,4 @@
-use gabion_blocks::{Buffer, Pool, Request};
+use gabion_blocks::{Allowance, Pool};
 
 use crate::error::{ImageError, Result};
 use crate::mode::Mode;
@@ -58,13 +58,13 @@ impl Limits {
     }
 }
 
-/// Keeps room in the pool for what a library takes from `malloc`, as long as the result lives: rented, and not touched.
-/// So the pool's limits hold for both, and who comes too much waits or is refused as with memory of the pool itself.
+/// Keeps room in the pool for what a library takes from `malloc`, as long as the result lives. So the pool's limits
+/// hold for both, and a call for which there is none waits or is refused as with memory of the pool itself.
 ///
 /// # Errors
 /// [`ImageError::Memory`] when the pool has none.
-pub(crate) fn room_beside(pool: &Pool, bytes: u64) -> Result<Buffer> {
-    Ok(pool.rent(&Request::new(usize::try_from(bytes).unwrap_or(usize::MAX)))?)
+pub(crate) fn room_beside(pool: &Pool, bytes: u64) -> Result<Allowance> {
+    Ok(pool.allow(usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
 /// Bytes of an image without its spare room.

@@ -67,9 +67,9 @@ impl Shared {
         stats.requests = stats.arenas.iter().map(|arena| arena.rented).sum();
         let returned: u64 = stats.arenas.iter().map(|arena| arena.returned).sum();
         stats.live = stats.requests.saturating_sub(returned);
-        stats.in_use = stats.in_use.saturating_sub(stats.cached);
+        stats.in_use = stats.in_use.saturating_sub(stats.cached) + self.ledger.allowed();
         // Last: memory that was mapped meanwhile is idle rather than missing.
-        stats.mapped = self.ledger.mapped().max(stats.in_use);
+        stats.mapped = self.ledger.drawn().max(stats.in_use);
         stats.idle = stats.mapped - stats.in_use;
         stats
     }

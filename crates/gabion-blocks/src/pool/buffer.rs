@@ -177,7 +177,7 @@ impl Shared {
         }
         match self.rent_piece(bytes, piece_class(bytes), clean) {
             Ok(piece) => Ok(self.buffer_on(piece, bytes, clean)),
-            // No room for a block more to cut, but there may be for the bytes alone.
+            // No room for a block more to cut, or none to waste, but there may be for the bytes alone.
             Err(BlockError::Total { .. }) => {
                 let span = self.rent_exactly(bytes, exact_bytes(bytes))?;
                 Ok(self.buffer_of(span, bytes, clean))

@@ -117,8 +117,8 @@ impl Shared {
     /// Whether that many bytes may stay emptied: all that is kept fits the pool's size and the total limit, and nobody
     /// waits.
     pub fn may_stay_emptied(&self, bytes: u64) -> bool {
-        let kept = self.ledger.kept() + bytes;
-        kept <= self.pool_bytes().min(self.total_limit()) && !self.admission.anyone()
+        let (kept, allowed) = (self.ledger.kept() + bytes, self.ledger.allowed());
+        kept <= self.pool_bytes() && kept + allowed <= self.total_limit() && !self.admission.anyone()
     }
 
     /// The owner of a held block gives warm pages up.

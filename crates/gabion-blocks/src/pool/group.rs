@@ -183,7 +183,7 @@ impl Shared {
         let fits = |shared: &Self| {
             // In this order, as in `reserve`: what is unmapped meanwhile is taken for room rather than for used.
             let within_reach = shared.idle() + shared.ledger.leaving();
-            shared.ledger.mapped().saturating_sub(within_reach).saturating_add(need) <= limit
+            shared.ledger.drawn().saturating_sub(within_reach).saturating_add(need) <= limit
         };
         if limit == u64::MAX || fits(self) || (self.flush_caches() > 0 && fits(self)) {
             return Ok(());

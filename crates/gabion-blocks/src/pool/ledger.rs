@@ -3,8 +3,8 @@
 //! Nothing here is written when warm memory is lent or comes back: threads would pull the counter out of each other's
 //! caches at every step. What is taken, each arena counts for itself.
 //!
-//! `mapped` rises before memory is mapped and falls after it is unmapped, so it is never less than the truth, and
-//! never more than the limit that it was drawn under.
+//! `drawn` rises before memory is mapped and falls after it is unmapped, so it is never less than the truth, and never
+//! more than the limit that it was drawn under.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -12,15 +12,17 @@ use crate::sync::{AtomicU64, Ordering};
 /// is published by it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// Mapped for buffers and groups, lent or idle.
-    mapped: AtomicU64,
-    /// Part of `held` that nothing is in and that is warm: see `emptied`. Read together with `mapped`.
+    /// Mapped for buffers and groups, lent or idle; and allowed.
+    drawn: AtomicU64,
+    /// Part of `held` that nothing is in and that is warm: see `emptied`. Read together with `drawn`.
     emptied: AtomicU64,
-    /// The most that `mapped` has been.
+    /// The most that `drawn` has been.
     peak: AtomicU64,
-    /// Part of `mapped` that some thread is unmapping at this moment: whoever needs room waits for it.
+    /// Part of `drawn` that nothing is mapped for: memory that others than the pool take, below its limit.
+    allowed: AtomicU64,
+    /// Part of `drawn` that some thread is unmapping at this moment: whoever needs room waits for it.
     leaving: AtomicU64,
-    /// Lent to block sets and runs of piles; not part of `mapped`.
+    /// Lent to block sets and runs of piles; not part of `drawn`.
     held: AtomicU64,
     /// Part of `held` that is with the system, as far as its owners have said so.
     gone: AtomicU64,
@@ -35,9 +37,10 @@ impl Ledger {
     pub fn new() -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            mapped: zero(),
+            drawn: zero(),
             emptied: zero(),
             peak: zero(),
+            allowed: zero(),
             leaving: zero(),
             held: zero(),
             gone: zero(),
@@ -46,10 +49,10 @@ impl Ledger {
         }
     }
 
-    /// Draws `bytes` under a limit; fails with what is mapped, and draws nothing then.
+    /// Draws `bytes` under a limit; fails with what is drawn, and draws nothing then.
     pub fn take(&self, bytes: u64, limit: u64) -> Result<(), u64> {
-        let taken = self.mapped.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |mapped| {
-            mapped.checked_add(bytes).filter(|&sum| sum <= limit)
+        let taken = self.drawn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |drawn| {
+            drawn.checked_add(bytes).filter(|&sum| sum <= limit)
         });
         self.peak.fetch_max(taken? + bytes, Ordering::Relaxed);
         Ok(())
@@ -57,8 +60,18 @@ impl Ledger {
 
     /// Returns `bytes` that are mapped no longer.
     pub fn give(&self, bytes: u64) {
-        let before = self.mapped.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.drawn.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "more unmapped than mapped");
+    }
+
+    /// Says that nothing is mapped for `bytes` that were drawn.
+    pub fn allow(&self, bytes: u64) {
+        self.allowed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes that back; they are still drawn.
+    pub fn disallow(&self, bytes: u64) {
+        self.allowed.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Says that `bytes` of idle memory are about to be unmapped.
@@ -127,9 +140,20 @@ impl Ledger {
         self.past.load(Ordering::Relaxed).max(self.mark.load(Ordering::Relaxed))
     }
 
+    /// What counts for the total limit.
+    #[inline]
+    pub fn drawn(&self) -> u64 {
+        self.drawn.load(Ordering::Relaxed)
+    }
+
+    pub fn allowed(&self) -> u64 {
+        self.allowed.load(Ordering::Relaxed)
+    }
+
+    /// What is mapped. Beside other threads with allowances, about so much.
     #[inline]
     pub fn mapped(&self) -> u64 {
-        self.mapped.load(Ordering::Relaxed)
+        self.drawn().saturating_sub(self.allowed())
     }
 
     pub fn peak(&self) -> u64 {

@@ -39,7 +39,7 @@
 //! | `emptied` | pages of held blocks that nothing is in, and that stay warm for their owner |
 //! | `room`, `seat`, `pieces`, `whole` | giving back to make room; lending and taking back |
 //! | `malloc`, `tick`, `trimmer` | when to trim, malloc as well, and the thread that does |
-//! | [`buffer`], [`group`] | what users hold |
+//! | [`buffer`], [`group`], [`allowance`] | what users hold |
 //! | [`stats`], `books` | reports, and the check of all equations |
 //! | `fork` | a child with working locks |
 //! | `pool`, `held` | the calls on it; memory for block sets and runs of piles |
@@ -94,6 +94,8 @@ pub mod buffer;
 
 pub mod group;
 
+pub mod allowance;
+
 mod books;
 
 mod fork;
@@ -106,6 +108,7 @@ mod held;
 #[cfg(test)]
 mod tests;
 
+pub use allowance::Allowance;
 pub use buffer::Buffer;
 pub(crate) use emptied::{HEADER_BYTES, bytes_of};
 pub use group::Group;

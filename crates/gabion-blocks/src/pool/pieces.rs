@@ -4,17 +4,22 @@ use super::cache::{MOST_MOVED, MOST_TAKEN, Open, Own, Piece, batch};
 use super::cut::Cut;
 use super::seat;
 use super::shared::{Arena, LockedArena, Shared};
-use super::size::{BLOCK_CLASS, PIECE_CLASSES, piece_bytes};
+use super::size::{BLOCK_CLASS, PIECE_CLASSES, piece_bytes, piece_class};
 use super::span::Span;
-use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::sync::Ordering;
+use crate::{BLOCK_BYTES, SYSTEM_PAGE};
+
+/// Where blocks are dear, requests of up to a page share blocks, whatever their class; larger ones get pages of their
+/// own.
+const LARGEST_SHARED: usize = SYSTEM_PAGE;
 
 impl Shared {
     /// Takes a free piece of a class, from this thread's cache when there is one in it.
     ///
     /// # Errors
-    /// [`BlockError::Total`] when the total limit leaves no room for a block more to cut, and what `map_reserved` says.
+    /// [`BlockError::Total`] when the total limit leaves no room for a block more to cut, or none to waste, and what
+    /// `map_reserved` says.
     #[inline]
     pub fn rent_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
         self.rent_warm_piece(class, clean).map_or_else(|| self.rent_cut_piece(asked, class, clean), Ok)
@@ -59,6 +64,14 @@ impl Shared {
 
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
+        let dear = self.blocks_are_dear();
+        if dear && let Some(piece) = self.rent_larger_piece(class, clean) {
+            return Ok(piece);
+        }
+        if dear && piece_bytes(class) > LARGEST_SHARED {
+            return Err(self.no_room(asked));
+        }
+        let class = if dear { piece_class(LARGEST_SHARED) } else { class };
         self.rent_next_pieces(asked, class, clean, false).or_else(|error| {
             // A block for each class in use can be all that the limit allows, or the system has, and nearly all of it
             // free.
@@ -69,6 +82,19 @@ impl Shared {
             let waits = matches!(error, BlockError::NoMemory { .. });
             if waits { self.rent_next_pieces(asked, class, clean, true) } else { Err(error) }
         })
+    }
+
+    /// Whether free pieces take so much of the total limit that no block is cut for a class more: a quarter, beyond one
+    /// block. Else blocks that are nearly all free, one for each class in use, would keep out what is larger.
+    fn blocks_are_dear(&self) -> bool {
+        let limit = self.total_limit();
+        let free = || self.free_pieces() + BLOCK_BYTES as u64;
+        limit < u64::MAX && free() > (limit / 4).max(BLOCK_BYTES as u64)
+    }
+
+    fn no_room(&self, asked: usize) -> BlockError {
+        let ((used, idle), limit) = (self.used(), self.total_limit());
+        BlockError::Total { asked: asked as u64, used, idle, limit }
     }
 
     /// One of the pieces of [`Shared::cut_or_steal`]; the others go into this thread's cache.

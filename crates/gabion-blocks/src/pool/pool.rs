@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::allowance::Allowance;
 use super::buffer::Buffer;
 use super::fork::watch_forks;
 use super::group::{Group, least_bytes};
@@ -173,6 +174,26 @@ impl Pool {
         self.admit(bytes, request.timeout, keep_waiting, || least_bytes(bytes, row_bytes), lend)
     }
 
+    /// Has `bytes` bytes count for the pool's limits that are taken elsewhere, as by a library from `malloc`, until the
+    /// allowance is dropped. Nothing is mapped for them, and idle memory makes room.
+    ///
+    /// ```
+    /// use gabion_blocks::Pool;
+    /// let pool = Pool::global();
+    /// let allowance = pool.allow(1 << 20)?;
+    /// let scratch = vec![0_u8; 1 << 20];
+    /// assert!(pool.stats().in_use >= 1 << 20);
+    /// # drop((scratch, allowance));
+    /// # Ok::<(), gabion_blocks::BlockError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BlockError::TooLarge`], [`BlockError::Machine`] or [`BlockError::Total`] when a limit forbids it.
+    pub fn allow(&self, bytes: usize) -> Result<Allowance, BlockError> {
+        let allow = || self.shared.allow(bytes as u64);
+        self.admit(bytes, None, &mut || true, || bytes as u64, allow)
+    }
+
     /// `least` says what would be mapped for the request alone, at least.
     #[inline]
     fn admit<T>(
@@ -296,12 +317,12 @@ impl Pool {
         }
         shared.shrink();
         let limit = shared.total_limit();
-        let surplus = shared.ledger.mapped().saturating_sub(limit);
+        let surplus = shared.ledger.drawn().saturating_sub(limit);
         if surplus > 0 {
             shared.flush_caches();
             shared.evict_mapped(surplus);
         }
-        shared.evict(shared.ledger.kept().saturating_sub(limit).min(shared.ledger.emptied()));
+        shared.evict(shared.emptied_beyond_limit(0));
         shared.nudge_trimmer();
         shared.admission.room_made();
         Ok(())

@@ -252,12 +252,17 @@ impl Shared {
     /// what the policy would not keep beside them.
     pub fn surplus(&self, bytes: u64) -> u64 {
         let ledger = &self.ledger;
-        let kept = ledger.kept() + bytes;
-        // What is emptied counts for the total limit only where it can be helped.
-        let beyond_limit = kept.saturating_sub(self.total_limit()).min(ledger.emptied());
-        let beyond = kept.saturating_sub(self.pool_bytes()).max(beyond_limit);
+        let beyond_pool = (ledger.kept() + bytes).saturating_sub(self.pool_bytes());
+        let beyond = beyond_pool.max(self.emptied_beyond_limit(bytes));
         let mapped = (ledger.mapped() + ledger.held()).saturating_sub(ledger.gone());
         beyond.max(surplus(mapped, self.taken(), bytes, ledger.highest(), self.free_pieces()))
+    }
+
+    /// How many emptied bytes should go before `bytes` more are drawn: they count for the total limit only where it can
+    /// be helped.
+    pub fn emptied_beyond_limit(&self, bytes: u64) -> u64 {
+        let emptied = self.ledger.emptied();
+        (self.ledger.drawn() + emptied + bytes).saturating_sub(self.total_limit()).min(emptied)
     }
 
     /// Gives idle memory back that should go before `bytes` more are mapped.
@@ -268,11 +273,11 @@ impl Shared {
         }
     }
 
-    /// What is mapped, and how much of that is idle, for whoever tells of it.
+    /// What counts for the total limit, and how much of that is idle, for whoever tells of it.
     #[cold]
     pub fn used(&self) -> (u64, u64) {
-        let mapped = self.ledger.mapped();
-        (mapped, (self.idle() + self.free_pieces()).min(mapped))
+        let drawn = self.ledger.drawn();
+        (drawn, (self.idle() + self.free_pieces()).min(drawn))
     }
 
     /// Draws `bytes` on the ledger for something to be mapped. Gives idle memory back where the pool's size or the
@@ -282,6 +287,15 @@ impl Shared {
     /// [`BlockError::Total`]; nothing is drawn then.
     pub fn reserve(&self, asked: u64, bytes: u64) -> Result<(), BlockError> {
         self.make_room_beside(bytes);
+        self.draw(asked, bytes)
+    }
+
+    /// Draws `bytes` on the ledger. Gives idle memory back where the total limit asks for it, and refuses only when
+    /// that would not be enough.
+    ///
+    /// # Errors
+    /// [`BlockError::Total`]; nothing is drawn then.
+    pub fn draw(&self, asked: u64, bytes: u64) -> Result<(), BlockError> {
         let mut flushed = false;
         loop {
             let limit = self.total_limit();
@@ -299,7 +313,7 @@ impl Shared {
                 self.flush_caches();
                 self.evict(self.surplus(bytes));
                 flushed = true;
-            } else if bytes > limit || self.ledger.mapped() >= used {
+            } else if bytes > limit || self.ledger.drawn() >= used {
                 let idle = self.used().1.min(used);
                 return Err(BlockError::Total { asked, used, idle, limit });
             }
@@ -383,7 +397,7 @@ impl Shared {
         BlockError::NoMemory { asked, in_use, idle, errno }
     }
 
-    /// Bytes lent to buffers, and bytes mapped beside them.
+    /// Bytes lent to buffers or allowed, and bytes mapped beside them.
     fn in_use_and_idle(&self) -> (u64, u64) {
         let cached = self.all_caches().map(|cache| cache.bytes() as u64).sum::<u64>();
         let (mut out, mut within) = (0, 0);
@@ -392,6 +406,6 @@ impl Shared {
             out += counts.out();
             within += counts.idle + counts.cut - counts.pieces_out + counts.aside;
         }
-        (out.saturating_sub(cached), within + cached)
+        (out.saturating_sub(cached) + self.ledger.allowed(), within + cached)
     }
 }

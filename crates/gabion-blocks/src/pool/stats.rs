@@ -6,12 +6,12 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Bytes that live buffers and groups take, rounded up to what they were served from.
+    /// Bytes that live buffers and groups take, rounded up to what they were served from, and those of allowances.
     pub in_use: u64,
     /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the system
     /// while their block is partly in use.
     pub idle: u64,
-    /// Bytes mapped for buffers and groups.
+    /// Bytes mapped for buffers and groups, and those of allowances: what counts for the total limit.
     pub mapped: u64,
     /// The most that `mapped` has been.
     pub peak: u64,

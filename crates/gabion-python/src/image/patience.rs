@@ -6,12 +6,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gabion_blocks::{BlockError, GroupRequest};
+use gabion_blocks::{BlockError, GroupRequest, Pool};
 use pyo3::prelude::*;
 
 use crate::detached::detached_ungated;
 use crate::errors::Errors;
-use crate::memory::patiently;
+use crate::memory::{patiently, refused};
 use crate::time;
 
 /// How long a call waits for room.
@@ -69,6 +69,9 @@ impl Patience {
             need = Some(asked.saturating_add(need)).filter(|need| *need <= allowed).unwrap_or(asked);
             let began = Instant::now();
             let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(too_late(py, asked, timeout));
+            }
             // So much may never be in one place, though the work would find its parts.
             let most = if need > asked { left.min(TRIED) } else { left };
             let room = wait_for(py, need, most, (asked, timeout), most < left)?;
@@ -92,6 +95,15 @@ fn to_be_had_later(py: Python<'_>, error: &PyErr) -> Option<(u64, u64)> {
     let number = |name: &str| value.getattr(name).ok()?.extract::<u64>().ok();
     let limit: String = value.getattr("limit").ok()?.extract().ok()?;
     Some((number("asked")?, number("allowed")?)).filter(|(asked, allowed)| limit == "total_limit" && asked <= allowed)
+}
+
+/// The error of work whose time is over. There may be room for what it was refused, now that it has given back what it
+/// had: then no wait in the queue ends with one.
+fn too_late(py: Python<'_>, asked: u64, waited: Duration) -> PyErr {
+    let pool = Pool::global();
+    let (stats, limit) = (pool.stats(), pool.settings().total_limit);
+    let (used, idle) = (stats.mapped, stats.idle);
+    refused(py, &BlockError::TimedOut { asked, used, idle, limit, waited, behind: false })
 }
 
 /// Waits in the pool's queue until there is room for so much, and leaves it there. Whether there was: it is no error

@@ -62,12 +62,62 @@ fn a_larger_piece_serves_where_no_block_is_left_to_cut() {
     assert!(clean.as_slice().iter().all(|&byte| byte == 0));
     pool.validate().unwrap();
     assert!(twin.peak() <= 8 << 20);
-    // A class that has no larger one with a free piece.
-    let error = pool.rent(&Request::new(1_000_000)).unwrap_err();
-    assert!(matches!(error, BlockError::Total { asked: 1_000_000, used: 8_388_608, limit: 8_388_608, .. }), "{error}");
+    // No class has a free piece of that size, and what is not in blocks is less.
+    let error = pool.rent(&Request::new(2_000_000)).unwrap_err();
+    assert!(matches!(error, BlockError::Total { asked: 2_000_000, limit: 8_388_608, .. }), "{error}");
     drop((larger, others, clean));
     pool.validate().unwrap();
     assert_eq!(rent(&pool, 8 * MIB).len(), 8 * MIB);
+    close(pool, twin);
+}
+
+/// A block for each class, nearly all of them free, kept out what had room beside what was really in use.
+#[test]
+fn pieces_of_many_sizes_leave_room_for_what_is_larger() {
+    for limit in [16 * MIB, 24 * MIB, 64 * MIB] {
+        let (pool, twin) = pool_with(|settings| settings.total_limit = limit as u64);
+        let sizes = (6..20).flat_map(|shift| [1_usize << shift, 5 << (shift - 2), 3 << (shift - 1)]);
+        let pieces: Vec<Buffer> = sizes.filter(|bytes| *bytes <= limit / 40).map(|bytes| rent(&pool, bytes)).collect();
+        let live: usize = pieces.iter().map(Buffer::capacity).sum();
+        // A quarter for blocks that are cut, and what threads have in their caches.
+        let room = limit - live - (limit / 3).max(2 * BLOCK_BYTES);
+        let larger = pool.rent(&Request::new(room));
+        assert!(larger.is_ok(), "{live} of {limit} bytes in use, {room} asked for: {:?}", larger.err());
+        pool.validate().unwrap();
+        drop((pieces, larger));
+        assert!(twin.peak() <= limit as u64);
+        close(pool, twin);
+    }
+}
+
+#[test]
+fn what_is_allowed_counts_and_is_not_mapped() {
+    let (pool, twin) = pool_with(|settings| (settings.total_limit, settings.allocation_limit) = (20 << 20, 18 << 20));
+    drop(rent(&pool, 16 * MIB));
+    let kept = pool.stats().mapped;
+    let first = pool.allow(MIB).unwrap();
+    assert_eq!((first.bytes(), pool.stats().in_use, pool.stats().idle, twin.mapped()), (1 << 20, 1 << 20, kept, kept));
+    pool.validate().unwrap();
+    // Idle memory makes room, for as much as there is.
+    let second = pool.allow(10 * MIB).unwrap();
+    assert_eq!((pool.stats().in_use, pool.stats().idle, twin.mapped()), (11 << 20, 0, 0));
+    let error = pool.rent(&Request::new(10 * MIB)).unwrap_err();
+    assert_eq!(error, BlockError::Total { asked: 10 << 20, used: 11 << 20, idle: 0, limit: 20 << 20 });
+    assert!(matches!(pool.allow(10 * MIB), Err(BlockError::Total { used: 11_534_336, .. })));
+    assert!(matches!(pool.allow(19 * MIB), Err(BlockError::TooLarge { .. })));
+    assert_eq!(rent(&pool, 9 * MIB).len(), 9 * MIB);
+    drop(first);
+    // Who waits is told.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| pool.rent(&patient(16 * MIB)).unwrap());
+        while pool.stats().waited == 0 {
+            std::thread::yield_now();
+        }
+        drop(second);
+        assert_eq!(waiting.join().unwrap().len(), 16 * MIB);
+    });
+    assert!(twin.peak() <= 20 << 20);
+    pool.validate().unwrap();
     close(pool, twin);
 }
 
@@ -167,6 +217,7 @@ fn limits_hold_while_sixteen_threads_ask() {
             scope.spawn(move || {
                 for round in 0..200 {
                     let bytes = [100, 70_000, MIB, 4 * MIB, 6 * MIB][(thread + round) % 5];
+                    let _allowance = if round % 3 == 0 { pool.allow(bytes).ok() } else { None };
                     if let Ok(buffer) = pool.rent(&Request::new(bytes)) {
                         assert_eq!(buffer.len(), bytes);
                     }
@@ -418,11 +469,11 @@ fn a_group_that_fits_only_without_the_slack_of_its_blocks_is_served() {
 
 #[test]
 fn blocks_that_are_whole_again_only_to_make_room_are_not_kept_beyond_the_pool() {
-    let (pool, twin) = pool_with(|settings| (settings.total_limit, settings.pool_bytes) = (20 << 20, 9 << 20));
+    let (pool, twin) = pool_with(|settings| (settings.total_limit, settings.pool_bytes) = (64 << 20, 9 << 20));
     // Two blocks, cut for two classes, whose only used pieces are in this thread's cache.
     drop([rent(&pool, 1), rent(&pool, 50_000)]);
     assert_eq!((twin.mapped(), pool.stats().in_use), (8 << 20, 0));
-    let run = rent(&pool, 12_518_268);
+    let run = rent(&pool, (56 << 20) - 10_000);
     assert_eq!(pool.stats().idle, 0, "{:?}", pool.stats());
     drop(run);
     close(pool, twin);

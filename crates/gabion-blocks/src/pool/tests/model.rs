@@ -8,12 +8,13 @@ use proptest::prelude::*;
 use super::{MIB, close, pool_with};
 use crate::error::BlockError;
 use crate::os::Twin;
-use crate::pool::{Buffer, Change, Group, GroupRequest, Pool, Request};
+use crate::pool::{Allowance, Buffer, Change, Group, GroupRequest, Pool, Request};
 
 #[derive(Debug, Clone)]
 enum Operation {
     Rent { bytes: usize, clean: bool },
     Group { bytes: usize, row: Option<usize>, clean: bool },
+    Allow(usize),
     Drop(usize),
     Raw(usize),
     Trim(bool),
@@ -50,6 +51,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         10 => (bytes(), any::<bool>()).prop_map(|(bytes, clean)| Operation::Rent { bytes, clean }),
         3 => (0..20 * MIB, row, any::<bool>()).prop_map(|(bytes, row, clean)| Operation::Group { bytes, row, clean }),
+        1 => bytes().prop_map(Operation::Allow),
         10 => any::<usize>().prop_map(Operation::Drop),
         1 => any::<usize>().prop_map(Operation::Raw),
         1 => any::<bool>().prop_map(Operation::Trim),
@@ -66,6 +68,7 @@ struct Model {
     twin: &'static Twin,
     live: Vec<(Buffer, u8)>,
     groups: Vec<Group>,
+    allowed: Vec<Allowance>,
     now: u64,
     next: u8,
 }
@@ -138,6 +141,17 @@ impl Model {
                 }
                 false
             }
+            Operation::Allow(bytes) => {
+                match self.pool.allow(bytes) {
+                    Ok(allowance) => self.allowed.push(allowance),
+                    Err(error) => self.refused(error, bytes, before.in_use),
+                }
+                false
+            }
+            Operation::Drop(pick) if pick % 4 == 1 && !self.allowed.is_empty() => {
+                self.allowed.swap_remove(pick / 4 % self.allowed.len());
+                false
+            }
             Operation::Drop(pick) if pick % 4 == 0 && !self.groups.is_empty() => {
                 self.groups.swap_remove(pick / 4 % self.groups.len());
                 false
@@ -196,11 +210,12 @@ impl Model {
     fn check(&self, freshly_lent: bool) {
         self.pool.validate().unwrap();
         let (stats, settings) = (self.pool.stats(), self.pool.settings());
-        assert_eq!(stats.mapped, self.twin.mapped());
+        let allowed: u64 = self.allowed.iter().map(Allowance::bytes).sum();
+        assert_eq!(stats.mapped, self.twin.mapped() + allowed);
         assert_eq!(stats.mapped, stats.in_use + stats.idle);
         let shelved: u64 = stats.arenas.iter().map(|arena| arena.idle).sum();
         assert!(
-            stats.mapped <= settings.pool_bytes || shelved == 0,
+            self.twin.mapped() <= settings.pool_bytes || shelved == 0,
             "{stats:?} keeps more than {}",
             settings.pool_bytes
         );
@@ -222,13 +237,15 @@ impl Model {
 
 fn run(operations: &[Operation]) {
     let (pool, twin) = pool_with(|_| {});
-    let mut model = Model { pool, twin, live: Vec::new(), groups: Vec::new(), now: 0, next: 0 };
+    let (live, groups, allowed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut model = Model { pool, twin, live, groups, allowed, now: 0, next: 0 };
     for operation in operations {
         model.step(operation);
     }
     twin.refuse_after(i64::MAX);
     while model.take(0).is_some() {}
     model.groups.clear();
+    model.allowed.clear();
     let Model { pool, .. } = model;
     assert_eq!((pool.stats().in_use, pool.stats().live), (0, 0));
     pool.trim(true);
