@@ -2,9 +2,10 @@
 //!
 //! They make random access cheaper everywhere, but what their first touch costs differs by machine and by the hour: a
 //! tenth of small pages' where the system has whole ones ready, several times as much where it must first find or fetch
-//! them. So the first huge page of each mapping that asks for them has its first touch timed. When that was too dear,
-//! the rest of the mapping and the next ones go without, twice as many each time in a row. It is timed by the thread's
-//! own clock: waiting for a processor says nothing about memory.
+//! them. So the first huge page of a mapping that asks for them has its first touch timed. When that was too dear, the
+//! rest of the mapping and the next ones go without, twice as many each time in a row. When it was not, the next ones
+//! are trusted, twice as many each time up to a few: what is timed is resident, and nobody may ever write there. It is
+//! timed by the thread's own clock: waiting for a processor says nothing about memory.
 //!
 //! What went without is not lost: memory that is lent again and again is moved onto huge pages step by step, as soon as
 //! the system has cheap ones; and a block that a set has filled is left to the system, which moves it in its own time
@@ -26,6 +27,9 @@ const WORTH: u32 = 4;
 const REST: u32 = 32;
 const LONGEST_REST: u32 = 1024;
 
+/// How many mappings are trusted after a first touch that was not too dear, at most.
+const LONGEST_TRUST: u32 = 8;
+
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// The most that one call moves onto huge pages: some 10 ms of copying.
@@ -36,6 +40,10 @@ static RESTING: AtomicU32 = AtomicU32::new(0);
 
 /// How many will go without after the next first touch that is too dear.
 static NEXT_REST: AtomicU32 = AtomicU32::new(REST);
+
+/// Mappings that get huge pages untimed, and how many will after the next first touch that is not too dear.
+static TRUSTED: AtomicU32 = AtomicU32::new(0);
+static NEXT_TRUST: AtomicU32 = AtomicU32::new(1);
 
 /// What a huge page may cost in nanoseconds, from the first touch of small pages, measured once; 0 before that. A plain
 /// number, because a forked child could wait for ever for another thread's measurement.
@@ -51,6 +59,29 @@ pub(crate) unsafe fn prepare(os: &dyn Os, base: NonNull<u8>, bytes: usize) -> bo
     if !wanted(os) {
         return false;
     }
+    if counted_down(&TRUSTED) {
+        // SAFETY: inside the mapping (duty of the caller).
+        unsafe { os.advise_huge(base, bytes) };
+        return true;
+    }
+    // SAFETY: the duty of the caller, passed on.
+    unsafe { timed(os, base, bytes) }
+}
+
+/// As [`prepare`]; and where it is true, the first huge page is there.
+///
+/// # Safety
+/// As for [`prepare`].
+pub(crate) unsafe fn prepare_there(os: &dyn Os, base: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the duty of the caller, passed on.
+    wanted(os) && unsafe { timed(os, base, bytes) }
+}
+
+/// Asks for huge pages after a look at what the first one costs. True when all get them.
+///
+/// # Safety
+/// As for [`prepare`].
+unsafe fn timed(os: &dyn Os, base: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: inside the mapping (duty of the caller), whose first word is aligned and zero already.
     let dear = unsafe {
         os.advise_huge(base, HUGE_PAGE);
@@ -60,6 +91,10 @@ pub(crate) unsafe fn prepare(os: &dyn Os, base: NonNull<u8>, bytes: usize) -> bo
     if !pays(!dear) {
         return false;
     }
+    // Relaxed, as with all of these numbers: nothing hangs on the order of guesses.
+    let trust = NEXT_TRUST.load(Ordering::Relaxed);
+    TRUSTED.store(trust, Ordering::Relaxed);
+    NEXT_TRUST.store((2 * trust).min(LONGEST_TRUST), Ordering::Relaxed);
     if bytes > HUGE_PAGE {
         // SAFETY: as above.
         unsafe { os.advise_huge(base.add(HUGE_PAGE), bytes - HUGE_PAGE) };
@@ -97,6 +132,8 @@ fn pays(worth: bool) -> bool {
     } else {
         let rest = NEXT_REST.load(Ordering::Relaxed);
         RESTING.store(rest, Ordering::Relaxed);
+        TRUSTED.store(0, Ordering::Relaxed);
+        NEXT_TRUST.store(1, Ordering::Relaxed);
         NEXT_REST.store((2 * rest).min(LONGEST_REST), Ordering::Relaxed);
     }
     worth
@@ -104,13 +141,15 @@ fn pays(worth: bool) -> bool {
 
 /// True when the next mapping should ask for huge pages.
 fn wanted(os: &dyn Os) -> bool {
-    // Relaxed, here and above: nothing hangs on the order of guesses.
-    let resting = RESTING.load(Ordering::Relaxed);
-    if resting > 0 {
-        RESTING.store(resting - 1, Ordering::Relaxed);
-        return false;
-    }
-    bound(os).is_some()
+    !counted_down(&RESTING) && bound(os).is_some()
+}
+
+/// Takes one of the mappings that go without a look, if there are any left.
+fn counted_down(left: &AtomicU32) -> bool {
+    // Relaxed: as above. Two threads may take the same one.
+    let count = left.load(Ordering::Relaxed);
+    left.store(count.saturating_sub(1), Ordering::Relaxed);
+    count > 0
 }
 
 /// Whether it takes too long to get a huge page.
@@ -215,6 +254,25 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { super::gather(&door, base, bytes, 0) }, 0);
         assert_eq!(door.asked.lock().unwrap().len(), 1, "it was too dear a moment ago");
+    }
+
+    /// What was lent and not written to was half resident: a huge page of each block.
+    #[test]
+    fn few_mappings_are_touched_where_huge_pages_are_cheap() {
+        let base = NonNull::from(Box::leak(Box::new(1_u64)));
+        let door = Priced { dear: false, asked: std::sync::Mutex::default(), base: base.cast() };
+        let touched = || {
+            // SAFETY: this door does nothing with the range, whose first word alone is set.
+            let touched = (0..100).map(|_| unsafe {
+                base.write(1);
+                prepare(&door, base.cast(), HUGE_PAGE).then(|| base.read() == 0)
+            });
+            touched.collect::<Option<Vec<_>>>()
+        };
+        // Other tests map memory meanwhile, and may find it dear: then some go without.
+        let touched = (0..2 * LONGEST_REST).find_map(|_| touched()).expect("a moment without dear memory");
+        let count = touched.iter().filter(|touched| **touched).count();
+        assert!(count <= 100 / LONGEST_TRUST as usize + 6, "{count} of 100");
     }
 
     #[test]

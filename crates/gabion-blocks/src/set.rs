@@ -289,7 +289,7 @@ impl BlockSet {
         assert!(block.word(HUGE_PAGE / 8).load(Ordering::Relaxed) == 0, "a block is in use that is to be filled");
         // SAFETY: the second half reads as zero, and nobody has any of it; late readers may look at it, and see zeros.
         // The first half, with the header, cannot tell what a huge page costs.
-        let huge = unsafe { huge::prepare(self.os(), base.add(HUGE_PAGE), BLOCK_BYTES - HUGE_PAGE) };
+        let huge = unsafe { huge::prepare_there(self.os(), base.add(HUGE_PAGE), BLOCK_BYTES - HUGE_PAGE) };
         if huge && note_no_holes(base) {
             // All of that half is there now. So it counts as taken, and goes back with the rest.
             claim_pages(&self.pool, base, SECOND_HALF);
