@@ -5,10 +5,10 @@
 //! let go. In the child the arenas of other threads are orphans and stay as they are: what lies in them can be used and
 //! freed, and is not given back.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use gabion_blocks::{inside, os, set};
+use gabion_blocks::os::{AcrossFork, AtFork};
+use gabion_blocks::{inside, set};
 
 use crate::seat;
 use crate::shared::{Shared, State};
@@ -33,10 +33,10 @@ struct HeldAll {
 
 thread_local! {
     /// What the forking thread holds between the two sides of a fork.
-    static HELD: RefCell<Option<HeldAll>> = const { RefCell::new(None) };
+    static HELD: AcrossFork<HeldAll> = const { AcrossFork::new() };
 }
 
-static AT_FORK: os::AtFork = os::AtFork::new(before, in_parent, in_child);
+static AT_FORK: AtFork = AtFork::new(before, in_parent, in_child);
 
 /// Makes forks safe for new slots.
 pub(crate) fn watch_forks(shared: &Arc<Shared>) {
@@ -59,29 +59,23 @@ fn hold(shared: Arc<Shared>) -> HeldSlots {
 
 extern "C" fn before() {
     AT_FORK.note_call();
-    // In the child of a thread that forked just when another told the system, it may be told twice.
-    if HELD.try_with(|place| place.borrow().is_some()).unwrap_or(false) {
-        return;
-    }
     let _inside = inside::enter();
-    let all = lock(&ALL);
-    let each = all.iter().filter_map(Weak::upgrade).map(hold).collect();
-    let held = HeldAll { each, _all: all };
-    // A thread that ends while it forks has no place to keep the locks; then the child must do without them.
-    let _ = HELD.try_with(|place| *place.borrow_mut() = Some(held));
+    AcrossFork::keep(&HELD, || {
+        let all = lock(&ALL);
+        let each = all.iter().filter_map(Weak::upgrade).map(hold).collect();
+        HeldAll { each, _all: all }
+    });
 }
 
 extern "C" fn in_parent() {
     let _inside = inside::enter();
-    let _ = HELD.try_with(|place| drop(place.take()));
+    drop(AcrossFork::let_go(&HELD));
 }
 
 extern "C" fn in_child() {
     let _inside = inside::enter();
-    let _ = HELD.try_with(|place| {
-        let held = place.take();
-        for one in held.iter().flat_map(|held| &held.each) {
-            one.shared.reopen_letters(&one.state, seat::existing(&one.shared));
-        }
-    });
+    let held = AcrossFork::let_go(&HELD);
+    for one in held.iter().flat_map(|held| &held.each) {
+        one.shared.reopen_letters(&one.state, seat::existing(&one.shared));
+    }
 }

@@ -4,14 +4,13 @@
 //! each file is mapped anew in the child, as a copy that nobody else sees. The child's owner of it is to be closed.
 //! What is open for reading only is each process's own from the beginning, and both may read on.
 
-use std::cell::RefCell;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 
 use super::error::FileError;
 use super::mapped::{BlockFile, FileOptions, State};
 use crate::error::{BlockError, make_room};
-use crate::os::AtFork;
+use crate::os::{AcrossFork, AtFork};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 static FILES: Mutex<Vec<Weak<BlockFile>>> = Mutex::new(Vec::new());
@@ -30,7 +29,7 @@ struct HeldAll {
 
 thread_local! {
     /// What the forking thread holds between the two sides of a fork.
-    static HELD: RefCell<Option<HeldAll>> = const { RefCell::new(None) };
+    static HELD: AcrossFork<HeldAll> = const { AcrossFork::new() };
 }
 
 impl BlockFile {
@@ -55,27 +54,103 @@ fn watch(file: &Arc<BlockFile>) -> Result<(), BlockError> {
     Ok(())
 }
 
+fn hold(file: Arc<BlockFile>) -> Held {
+    // SAFETY: the file outlives its lock, as both are kept together, and the lock is let go first.
+    let state = unsafe { std::mem::transmute::<MutexGuard<'_, State>, MutexGuard<'static, State>>(file.lock()) };
+    file.note_fork();
+    Held { state, file }
+}
+
 extern "C" fn before() {
     AT_FORK.note_call();
-    let files = lock(&FILES);
-    let each = files.iter().filter_map(Weak::upgrade).map(|file| {
-        // SAFETY: the file outlives its lock, as both are kept together, and the lock is let go first.
-        let state = unsafe { std::mem::transmute::<MutexGuard<'_, State>, MutexGuard<'static, State>>(file.lock()) };
-        file.note_fork();
-        Held { state, file }
+    AcrossFork::keep(&HELD, || {
+        let files = lock(&FILES);
+        let each = files.iter().filter_map(Weak::upgrade).map(hold).collect();
+        HeldAll { each, _files: files }
     });
-    let held = HeldAll { each: each.collect(), _files: files };
-    HELD.set(Some(held));
 }
 
 extern "C" fn in_parent() {
-    drop(HELD.take());
+    drop(AcrossFork::let_go(&HELD));
 }
 
 extern "C" fn in_child() {
-    let held = HELD.take();
-    for Held { state, file } in held.iter().flat_map(|held| &held.each) {
+    let Some(held) = AcrossFork::let_go(&HELD) else { return part_without_locks() };
+    for Held { state, file } in &held.each {
         file.part(state);
     }
-    drop(held);
+}
+
+/// In the child of a thread that had no place for the locks. One that is taken now was taken by another thread of the
+/// parent, and stays so.
+fn part_without_locks() {
+    let files = match FILES.try_lock() {
+        Ok(files) => files,
+        Err(TryLockError::Poisoned(files)) => files.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    // Told twice, the child has parted them already.
+    for file in files.iter().filter_map(Weak::upgrade).filter(|file| !file.is_parted()) {
+        file.note_fork();
+        match file.try_lock() {
+            Some(state) => file.part(&state),
+            // What is mapped cannot be known then: at least nothing more is taken in the parent's file.
+            None => file.disown(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn is_held() -> bool {
+        thread::spawn(|| FILES.try_lock().is_err()).join().unwrap()
+    }
+
+    /// The fork never came back: it waited for the lock that its own thread held.
+    #[test]
+    fn told_twice_is_held_once() {
+        AT_FORK.watch();
+        let (done, wait) = mpsc::channel();
+        thread::spawn(move || {
+            before();
+            before();
+            assert!(is_held());
+            in_parent();
+            in_parent();
+            // Other tests take it, too, each for a moment.
+            assert!((0..1_000_000).any(|_| !is_held()));
+            done.send(()).unwrap();
+        });
+        wait.recv_timeout(Duration::from_secs(20)).expect("the fork comes back");
+    }
+
+    /// Forks when all other variables of its thread are gone.
+    struct ForksLate;
+
+    impl Drop for ForksLate {
+        fn drop(&mut self) {
+            before();
+            in_parent();
+        }
+    }
+
+    /// It ended the process.
+    #[test]
+    fn a_thread_that_ends_may_fork() {
+        thread_local!(static LATE: ForksLate = const { ForksLate });
+        AT_FORK.watch();
+        let ending = thread::spawn(|| {
+            LATE.with(|_| ());
+            // This thread's place, which goes before that.
+            before();
+            in_parent();
+        });
+        ending.join().unwrap();
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 
 use super::error::FileError;
 use super::layout::{
@@ -154,6 +154,15 @@ impl BlockFile {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// As [`BlockFile::lock`], unless it is taken.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn table(&self, position: u32) -> &AtomicU64 {
@@ -483,15 +492,23 @@ impl BlockFile {
         self.forked.store(true, Ordering::Relaxed); // Relaxed: see `is_common`.
     }
 
+    /// In a forked child: takes nothing more of the file, which is the parent's. One that is open for reading only stays
+    /// as it is.
+    pub(super) fn disown(&self) {
+        if !self.read_only {
+            self.stop_sharing();
+            self.parted.store(true, Ordering::Relaxed); // Relaxed: the child has one thread.
+        }
+    }
+
     /// In a forked child, whose only thread holds the lock of `state`: what it writes stays its own, and nobody who
     /// wants the file has to wait for it. One that is open for reading only stays as it is: what is mapped of it is
     /// each process's own already, and made to be read.
     pub(super) fn part(&self, state: &State) {
+        self.disown();
         if self.read_only {
             return;
         }
-        self.stop_sharing();
-        self.parted.store(true, Ordering::Relaxed); // Relaxed: the child has one thread.
         // First, for what is mapped keeps the opening that it is mapped of, and its lock.
         self.disk.reopen(&self.file);
         // Without memory for that, the addresses go: better than to write to the parent's file.

@@ -1,9 +1,10 @@
 //! What is done around each fork, and told to the system once.
 
+use std::cell::RefCell;
 use std::process;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::thread;
+use std::thread::{self, LocalKey};
 
 use super::unix;
 
@@ -71,5 +72,34 @@ impl AtFork {
     pub fn note_call(&self) {
         // Relaxed: the fork orders it.
         self.state.store(TOLD, Relaxed);
+    }
+}
+
+/// A thread's place for what it holds from before a fork to after it: locks, mostly, which the child is to find free.
+#[derive(Debug)]
+pub struct AcrossFork<T: 'static>(RefCell<Option<T>>);
+
+impl<T> AcrossFork<T> {
+    /// A place that holds nothing.
+    #[expect(clippy::new_without_default, reason = "for thread-local variables, which are made at compile time")]
+    pub const fn new() -> Self {
+        Self(RefCell::new(None))
+    }
+
+    /// Before a fork: keeps what `make` gives, unless something is kept already.
+    pub fn keep(place: &'static LocalKey<Self>, make: impl FnOnce() -> T) {
+        // A thread that ends while it forks has no place to keep anything; then the child must do without it.
+        let _ = place.try_with(|place| {
+            // In the child of a thread that forked just when another told the system, `before` may be called twice.
+            if place.0.borrow().is_none() {
+                let made = make();
+                *place.0.borrow_mut() = Some(made);
+            }
+        });
+    }
+
+    /// After the fork, on either side: what is kept, and is so no more.
+    pub fn let_go(place: &'static LocalKey<Self>) -> Option<T> {
+        place.try_with(|place| place.0.take()).ok().flatten()
     }
 }

@@ -11,7 +11,7 @@
 //! | `stack` | what a thread's stack holds that nobody uses any more |
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
 //! | `mapped` | mapped files of the real system |
-//! | `at_fork` | what is called around a fork |
+//! | `at_fork` | what is called around a fork, and what is held meanwhile |
 //! | `calls` | the calls on the real one, for all of gabion |
 //! | `twin`, `twin_disk`, `scarce` | a system, a disk and a malloc that refuse |
 
@@ -49,7 +49,7 @@ mod twin_disk;
 #[cfg(feature = "twin")]
 mod scarce;
 
-pub use at_fork::AtFork;
+pub use at_fork::{AcrossFork, AtFork};
 pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, system_disk, thread_time, watch_first_thread};
 pub use calls::{
     first_thread_has_ended, give_back_stack, out_of_cancels_reach, out_of_signals_reach, steady_time,

@@ -6,8 +6,6 @@
 //! caches before a cache or an arena, to book what was counted and to empty a cache. After the fork both sides let go,
 //! and the child takes back what the threads that it does not have kept in their caches.
 
-use std::cell::RefCell;
-
 use super::admission;
 use super::cache::Open;
 use super::seat;
@@ -16,7 +14,7 @@ use super::shared::{LockedArena, Shared, Watch, pools};
 use super::span::{HeldRecords, hold_records};
 use crate::directory::{HeldNumbers, hold_numbers};
 use crate::inside;
-use crate::os;
+use crate::os::{self, AcrossFork};
 use crate::sync::{MutexGuard, lock};
 
 /// All locks of one pool. Let go in the order of the fields.
@@ -41,7 +39,7 @@ struct HeldAll {
 
 thread_local! {
     /// What the forking thread holds between the two sides of a fork.
-    static HELD: RefCell<Option<HeldAll>> = const { RefCell::new(None) };
+    static HELD: AcrossFork<HeldAll> = const { AcrossFork::new() };
 }
 
 /// Makes forks safe, from now on and for all pools.
@@ -70,21 +68,17 @@ fn hold(shared: &'static Shared) -> HeldPool {
 
 extern "C" fn before() {
     AT_FORK.note_call();
-    // In the child of a thread that forked just when another told the system, it may be told twice.
-    if HELD.try_with(|place| place.borrow().is_some()).unwrap_or(false) {
-        return;
-    }
     let _inside = inside::enter();
-    let pools = pools();
-    let each = pools.iter().map(|shared| hold(shared)).collect();
-    let held = HeldAll { _numbers: hold_numbers(), _records: hold_records(), _each: each, _pools: pools };
-    // A thread that ends while it forks has no place to keep the locks; then the child must do without them.
-    let _ = HELD.try_with(|place| *place.borrow_mut() = Some(held));
+    AcrossFork::keep(&HELD, || {
+        let pools = pools();
+        let each = pools.iter().map(|shared| hold(shared)).collect();
+        HeldAll { _numbers: hold_numbers(), _records: hold_records(), _each: each, _pools: pools }
+    });
 }
 
 extern "C" fn in_parent() {
     let _inside = inside::enter();
-    let _ = HELD.try_with(|place| drop(place.take()));
+    drop(AcrossFork::let_go(&HELD));
 }
 
 extern "C" fn in_child() {
