@@ -493,8 +493,8 @@ impl Table {
     /// factory runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
     ///
     /// The value is returned even if there is no room to keep it. Nor is it kept if the key is put or removed, or the
-    /// table cleared or dropped, while the factory runs: that is newer. Whoever asks after that runs a factory of its
-    /// own.
+    /// table cleared or dropped, while the factory runs: that is newer. A call that comes after that runs a factory of
+    /// its own. So does one in a child that was forked while the factory ran: in the child no thread runs it.
     ///
     /// # Errors
     /// What the factory fails with, or [`Deadlock`] when factories wait for each other or for themselves.

@@ -1,6 +1,5 @@
 //! One factory for each key: whoever comes while it runs waits for its value.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use foldhash::quality::RandomState;
-use gabion_blocks::os::AtFork;
+use gabion_blocks::os::{AcrossFork, AtFork};
 
 use crate::lease::Lease;
 
@@ -50,6 +49,8 @@ pub(crate) fn this_thread() -> Runner {
 struct Flight {
     runner: Runner,
     number: u64,
+    /// [`FORKS`] when it began.
+    forks: u64,
     /// That of its key, once it was taken.
     lease: OnceLock<Weak<Lease>>,
     /// Who came to wait for it, whether or not they still do.
@@ -95,29 +96,30 @@ type Waits = HashMap<Runner, Arc<Flight>, RandomState>;
 
 thread_local! {
     /// The lock of [`WAITING`], which a forking thread holds so that its child finds it free.
-    static HELD: RefCell<Option<MutexGuard<'static, Option<Waits>>>> = const { RefCell::new(None) };
+    static HELD: AcrossFork<MutexGuard<'static, Option<Waits>>> = const { AcrossFork::new() };
 }
+
+/// Forks that led to this process. A flight that began before the last of them is that of a thread which is not here,
+/// unless it is the one that forked.
+static FORKS: AtomicU64 = AtomicU64::new(0);
 
 static AT_FORK: AtFork = AtFork::new(before_fork, in_parent, in_child);
 
 extern "C" fn before_fork() {
     AT_FORK.note_call();
-    // In the child of a thread that forked just when another told the system, it may be told twice.
-    if HELD.try_with(|place| place.borrow().is_some()).unwrap_or(false) {
-        return;
-    }
-    let held = lock(&WAITING);
-    // A thread that ends while it forks has no place to keep it; then the child must do without it.
-    let _ = HELD.try_with(|place| *place.borrow_mut() = Some(held));
+    AcrossFork::keep(&HELD, || lock(&WAITING));
 }
 
 extern "C" fn in_parent() {
-    let _ = HELD.try_with(|place| drop(place.take()));
+    drop(AcrossFork::let_go(&HELD));
 }
 
 extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed); // Relaxed: the child has one thread.
     // Of those who waited nobody is here. What they held is not let go of: that may take locks of threads that are not.
-    let _ = HELD.try_with(|place| place.take().map(|mut held| std::mem::forget(held.take())));
+    if let Some(mut held) = AcrossFork::let_go(&HELD) {
+        std::mem::forget(held.take());
+    }
 }
 
 /// What [`Flights::begin`] says.
@@ -138,7 +140,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// [`Deadlock::Circular`] when whoever runs it waits for something that the runner runs.
 fn wait_for(flight: &Arc<Flight>, runner: Runner) -> Result<(), Deadlock> {
-    AT_FORK.watch();
     let mut waiting = lock(&WAITING);
     let waiting = waiting.get_or_insert_default();
     let mut next = flight;
@@ -177,9 +178,13 @@ impl Flights {
     /// [`Deadlock`] when waiting would never end.
     pub fn begin(&self, key: &[u8], runner: Runner) -> Result<Begin<'_>, Deadlock> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        AT_FORK.watch();
+        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: it changes only while there is one thread.
         let mut flying = self.part(key);
-        // Nobody waits for what is out of date, not even in a circle.
-        if flying.get(key).is_some_and(|flight| flight.is_outdated()) {
+        // Nobody waits for what is out of date, not even in a circle; nor, in a forked child, for a thread that only
+        // its parent has.
+        let is_left_behind = |flight: &Flight| flight.forks != forks && flight.runner != runner;
+        if flying.get(key).is_some_and(|flight| is_left_behind(flight) || flight.is_outdated()) {
             flying.remove(key);
         }
         if let Some((key, flight)) = flying.get_key_value(key) {
@@ -193,7 +198,7 @@ impl Flights {
         // Relaxed: only that no two are the same.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (lease, waiters, landed, bell) = (OnceLock::new(), Mutex::default(), Mutex::default(), Condvar::new());
-        let flight = Arc::new(Flight { runner, number, lease, waiters, landed, bell });
+        let flight = Arc::new(Flight { runner, number, forks, lease, waiters, landed, bell });
         let key: Arc<[u8]> = key.into();
         flying.insert(Arc::clone(&key), Arc::clone(&flight));
         Ok(Begin::Run(Ticket { flights: self, key, flight: Some(flight) }))

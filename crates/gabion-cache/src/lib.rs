@@ -37,6 +37,13 @@
 //! bytes ask for, but in order. The keys that [`Policy::S3Fifo`] remembers lie in memory of the index and are charged
 //! as entries are.
 //!
+//! # Forks
+//! A forked child has a copy of each cache, which is its own from then on. A fork may come while factories run, for no
+//! lock is held meanwhile: what another thread of the parent was just making, the child makes itself. It may not come
+//! while another thread is in any other call, or between its factory and its caller: the child would find a lock taken
+//! for ever, as with a [`Pile`](gabion_pile::Pile). (The Python package sees to that itself.)
+//!
+//! # Modules
 //! The modules, lowest first:
 //!
 //! | module | what it holds |
