@@ -350,10 +350,11 @@ impl BlockFile {
             // As in `open_shared`.
             self.disk.allocate(&self.file, stretch, LARGEST_SYSTEM_PAGE as u64, 0).map_err(refused)?;
         }
-        // What the disk has kept so far goes back.
         let before = offset_of(state.end);
-        self.keep_room(state.end, room, end).inspect_err(|_| self.disk.cut(&self.file, before))?;
-        state.space.map(self.disk, &self.file, blocks, true)?;
+        let kept = self.keep_room(state.end, room, end);
+        let mapped = kept.and_then(|()| state.space.map(self.disk, &self.file, blocks, true));
+        // What the disk has kept so far goes back.
+        mapped.inspect_err(|_| self.disk.cut(&self.file, before))?;
         (state.end..end).for_each(|position| self.set_use(position, Use::Nothing));
         state.end = end;
         state.free += blocks;

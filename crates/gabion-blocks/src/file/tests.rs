@@ -164,17 +164,23 @@ fn a_full_disk_changes_nothing() {
     blocks.block(number).unwrap().word(9).store(5, Relaxed);
     disk.refuse_after(0, libc::ENOSPC);
     let refused = |error: BlockError| assert!(matches!(error, BlockError::Disk { errno: libc::ENOSPC, .. }), "{error}");
+    let length = || fs::metadata(&place.0).unwrap().len();
+    let before = length();
     for _ in 0..3 {
         refused(blocks.map().unwrap_err());
         refused(Run::in_file(&file, &[&vec![1; 5 << 20]]).unwrap_err());
         refused(file.append(b"record").unwrap_err());
         assert!(file.flush().is_err());
     }
-    assert_eq!(blocks.len(), 1);
+    assert_eq!((blocks.len(), length()), (1, before));
     disk.allow();
     for steps in 1..8 {
         disk.refuse_after(steps, libc::ENOMEM);
-        while blocks.map().is_ok() {}
+        let mut before = length();
+        while blocks.map().is_ok() {
+            before = length();
+        }
+        assert_eq!(length(), before, "the disk keeps no room for what could not be mapped");
         disk.allow();
         blocks.map().unwrap();
         file.append(&vec![7; 1 << 20]).unwrap();
