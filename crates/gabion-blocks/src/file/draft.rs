@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -15,7 +15,7 @@ use super::layout::{
 };
 use super::log::LONGEST_RECORD;
 use super::mapped::BlockFile;
-use super::opening::{ATTEMPTS, is_begun, is_same, not_locked, open_file};
+use super::opening::{ATTEMPTS, is_begun, is_same, not_locked, open_file, read_whole};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
 use crate::os::{Disk, system_disk};
@@ -277,15 +277,7 @@ impl Draft {
     /// Reads what stands at a place, into `seen`.
     fn see(&mut self, from: u64, bytes: usize) -> Result<(), FileError> {
         let seen = &mut self.seen[..bytes];
-        let mut read = 0;
-        while read < seen.len() {
-            match self.file.as_file().read_at(&mut seen[read..], from + read as u64) {
-                Ok(0) => break,
-                Ok(some) => read += some,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(FileError::system("read the file")(error)),
-            }
-        }
+        let read = read_whole(self.file.as_file(), seen, from)?;
         // Behind the end are zeros.
         seen[read..].fill(0);
         Ok(())

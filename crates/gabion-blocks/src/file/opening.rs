@@ -1,6 +1,7 @@
 //! From a path to a file that is open, locked, and one of ours.
 
 use std::fs::{File, Metadata, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::os::{Disk, out_of_cancels_reach};
 /// Opens a file that is one, and no pipe or device, where an opening may wait: made where it is not there if `create`
 /// says so, and to `write` or to read.
 pub(super) fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileError> {
-    let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    let not_found = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     match out_of_cancels_reach(|| std::fs::metadata(path)) {
         Ok(found) if found.is_dir() => {
             return Err(FileError::system("open the file")(std::io::Error::from_raw_os_error(libc::EISDIR)));
@@ -63,7 +64,7 @@ pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
 /// than ours, before anything is changed or mapped.
 pub(super) fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
     let mut head = [0; 64];
-    let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;
+    let read = read_whole(file, &mut head, 0)?;
     let words = head.as_chunks::<8>().0;
     if read < head.len() {
         return Err(FileError::NotOurs);
@@ -76,17 +77,35 @@ pub(super) fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
     }
 }
 
-/// Whether a part of a file reads as zero.
+/// Whether a part of a file reads as zero, as far as there is something to read.
 pub(super) fn is_zero(file: &File, from: u64, to: u64) -> Result<bool, FileError> {
     let mut piece = [0; 4096];
     let mut at = from;
     while at < to {
         let most = piece.len().min((to - at) as usize);
-        let read = file.read_at(&mut piece[..most], at).map_err(FileError::system("read the file"))?;
-        if read == 0 || piece[..read].iter().any(|&byte| byte != 0) {
-            return Ok(read == 0);
+        let read = read_whole(file, &mut piece[..most], at)?;
+        if piece[..read].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        if read < most {
+            break;
         }
         at += read as u64;
     }
     Ok(true)
+}
+
+/// Reads a part of a file, however many calls that takes. Returns how much there is: less than was asked for where the
+/// file ends.
+pub(super) fn read_whole(file: &File, into: &mut [u8], at: u64) -> Result<usize, FileError> {
+    let mut read = 0;
+    while read < into.len() {
+        match file.read_at(&mut into[read..], at + read as u64) {
+            Ok(0) => break,
+            Ok(some) => read += some,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(FileError::system("read the file")(error)),
+        }
+    }
+    Ok(read)
 }
