@@ -19,16 +19,16 @@ use crate::value::Value;
 
 /// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from, and the one that
 /// [`Table::remove_if`](crate::Table::remove_if) is to remove. What they take may be made into this: `&[u8]`,
-/// `&[u8; N]`, `&Vec<u8>`, and what [`ReadBuf::let_go_of_run`] gives.
+/// `&[u8; N]`, `&Vec<u8>`, `&str`, `&String`, and the [`RunIdentity`] that [`ReadBuf::let_go_of_run`] gives.
 ///
 /// ```
-/// use gabion_cache::{Cache, Former, PutOptions, PutResult, ReadBuf};
+/// use gabion_cache::{Cache, PutOptions, PutResult, ReadBuf};
 ///
 /// // Too small for both values at one time.
 /// let (cache, mut buf) = (Cache::new(10 << 20)?, ReadBuf::new());
 /// cache.put(b"picture", &vec![7; 5 << 20], &PutOptions::default());
 /// let brighter: Vec<u8> = cache.get(b"picture", &mut buf).unwrap().iter().map(|pixel| pixel + 1).collect();
-/// let former = buf.let_go_of_run().map(Former::Run).expect("it is longer than 1 MiB");
+/// let former = buf.let_go_of_run().expect("it is longer than 1 MiB");
 /// assert_eq!(cache.replace_if(b"picture", former, &brighter), Some(PutResult::Replaced));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -68,6 +68,12 @@ impl<'a> From<&'a String> for Former<'a> {
 impl<'a> From<&'a Vec<u8>> for Former<'a> {
     fn from(bytes: &'a Vec<u8>) -> Self {
         Self::Bytes(bytes)
+    }
+}
+
+impl From<RunIdentity> for Former<'_> {
+    fn from(run: RunIdentity) -> Self {
+        Self::Run(run)
     }
 }
 
