@@ -186,7 +186,7 @@ impl Inner {
         let away = self.move_out(ground, (at, generation), payload, capacity, reserved).inspect_err(|_| {
             self.heap.free_slot(ground, at, true, true).expect("taken above");
         })?;
-        self.heap.free_slot(ground, at, false, true)?;
+        self.heap.free_slot(ground, at, false, true).expect("taken above");
         publish(&block, at.word(), away.0);
         self.objects += 1;
         self.used_bytes += length as u64;
