@@ -61,7 +61,7 @@ impl Core {
     /// Reads a value into `buf`, however long the search: where it begins there.
     pub fn read(&self, record: &Record, key: &[u8], used: bool, buf: &mut ReadBuf) -> Option<usize> {
         buf.let_go();
-        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let (image, hash, shard) = self.sought_alive(record, key)?;
         let sought = Sought { ground: self.ground(), image: &image, hash };
         let offset = self.shards()[shard].read(sought, used, buf, || self.now());
         if used {
@@ -143,16 +143,22 @@ impl Core {
     #[inline]
     pub(super) fn store(&self, request: &Request<'_>) -> Option<PutResult> {
         let mut locked = self.lock(self.shard(request.hash));
-        self.introduce(&mut locked, request.record);
         // Nearly always the key's own shard can make room at once.
-        let dropped = request.record.is_dropped();
-        let step = if dropped { Step::Lacks(Lack::Room) } else { locked.put(request, false) };
+        let step = self.attempt(&mut locked, request, false, false);
         let Some((result, figure)) = step.told() else {
             return self.store_with_effort(request, locked, step);
         };
         request.record.counters.count(figure);
         self.unlock(locked);
         Some(result)
+    }
+
+    /// Tries a put once; not so when it was `refused` room already. One to a dropped table lacks room, too: what it
+    /// stored would be found by nobody.
+    #[inline]
+    pub(super) fn attempt(&self, locked: &mut Locked<'_>, request: &Request<'_>, sure: bool, refused: bool) -> Step {
+        self.introduce(locked, request.record);
+        if refused || request.record.is_dropped() { Step::Lacks(Lack::Room) } else { locked.put(request, sure) }
     }
 
     /// Goes on with a put that did not come to its end at the first try.
@@ -200,9 +206,7 @@ impl Core {
                 refused = !self.make_way(shard, request, &lack, &mut effort);
             }
             locked = self.lock(shard);
-            self.introduce(&mut locked, request.record);
-            let refuse = refused || request.record.is_dropped();
-            step = if refuse { Step::Lacks(Lack::Room) } else { locked.put(request, effort.sure) };
+            step = self.attempt(&mut locked, request, effort.sure, refused);
         }
     }
 
@@ -252,14 +256,14 @@ impl Core {
 
     /// Whether a key has a value. Copies nothing.
     pub fn contains(&self, record: &Record, key: &[u8]) -> bool {
-        let sought = self.sought(record, key).filter(|_| !record.is_dropped());
+        let sought = self.sought_alive(record, key);
         let Some((image, hash, shard)) = sought else { return false };
         self.shards()[shard].contains(Sought { ground: self.ground(), image: &image, hash }, || self.now())
     }
 
     /// How long a key's value lives on if nobody uses it; [`Duration::MAX`] when it has no end.
     pub fn expires_in(&self, record: &Record, key: &[u8]) -> Option<Duration> {
-        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let (image, hash, shard) = self.sought_alive(record, key)?;
         let due = self.shards()[shard].end_of(Sought { ground: self.ground(), image: &image, hash })?;
         if due.deadline() == NEVER {
             return Some(Duration::MAX);
@@ -270,14 +274,14 @@ impl Core {
 
     /// Bytes that a key's entry is charged.
     pub fn size_of(&self, record: &Record, key: &[u8]) -> Option<u64> {
-        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let (image, hash, shard) = self.sought_alive(record, key)?;
         let mut locked = self.lock_only(shard);
         let id = locked.shard.find(&mut locked.state, self.ground(), &image, hash)?;
         (!self.is_over(&locked, id)).then(|| locked.weight(id))
     }
 
     pub fn remove(&self, record: &Record, key: &[u8]) -> bool {
-        let sought = self.sought(record, key).filter(|_| !record.is_dropped());
+        let sought = self.sought_alive(record, key);
         let Some((image, hash, shard)) = sought else { return false };
         let mut locked = self.lock(shard);
         locked.state.leases.end_key(hash.0);
@@ -293,7 +297,7 @@ impl Core {
     /// was found is left to [`Core::count_pop`].
     pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<(usize, Standing)> {
         buf.let_go();
-        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let (image, hash, shard) = self.sought_alive(record, key)?;
         let mut locked = self.lock(shard);
         locked.state.leases.end_key(hash.0);
         let opened = locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf);

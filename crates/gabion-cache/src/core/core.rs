@@ -334,4 +334,10 @@ impl Core {
         let hash = self.hash(&image);
         Some((image, hash, self.shard(hash)))
     }
+
+    /// As [`Core::sought`]; `None` also where the table is dropped.
+    #[inline(always)]
+    pub fn sought_alive<'a>(&self, record: &Record, key: &'a [u8]) -> Option<(Image<'a>, KeyHash, usize)> {
+        self.sought(record, key).filter(|_| !record.is_dropped())
+    }
 }

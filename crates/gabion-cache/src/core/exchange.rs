@@ -110,7 +110,6 @@ impl Core {
         let (mut effort, mut refused) = (Effort::default(), false);
         loop {
             let mut locked = self.lock(shard);
-            self.introduce(&mut locked, record);
             let kept = went.or_else(|| {
                 let id = self.find_former(&mut locked, record, sought, old)?;
                 let entry = locked.entry(id);
@@ -122,7 +121,7 @@ impl Core {
             };
             let when = if went.is_some() { When::Absent } else { When::Always };
             let mut request = Request { taken: Cell::new(taken), ..self.stepped(record, sought, new, kept, when) };
-            let step = Self::try_step(&mut locked, &mut request, refused, &mut effort);
+            let step = self.try_step(&mut locked, &mut request, refused, &mut effort);
             self.unlock(locked);
             went = (request.when == When::Absent).then_some(kept);
             let told = match step {
@@ -170,9 +169,7 @@ impl Core {
         let told = self.sought(record, key).and_then(|(image, hash, shard)| {
             let request = self.stepped(record, (&image, hash), value.into(), kept, When::Absent);
             let mut locked = self.lock(shard);
-            self.introduce(&mut locked, record);
-            let dropped = record.is_dropped();
-            let step = if dropped { Step::Lacks(Lack::Room) } else { locked.put(&request, false) };
+            let step = self.attempt(&mut locked, &request, false, false);
             self.store_anyhow(&request, locked, step)
         });
         let result = told.map(|(result, _)| result);
@@ -197,15 +194,14 @@ impl Core {
 
     /// Tries once. If the old value has gone after that, the new one is to be put only while there is no other: those
     /// whom others put meanwhile are newer.
-    fn try_step(locked: &mut Locked<'_>, request: &mut Request<'_>, refused: bool, effort: &mut Effort) -> Step {
-        let refuse = refused || request.record.is_dropped();
-        let step = if refuse { Step::Lacks(Lack::Room) } else { locked.put(request, effort.sure) };
+    fn try_step(&self, locked: &mut Locked<'_>, request: &mut Request<'_>, refused: bool, effort: &mut Effort) -> Step {
+        let step = self.attempt(locked, request, effort.sure, refused);
         let Step::Lacks(lack) = &step else { return step };
         if request.when == When::Absent || !Self::takes_leave(locked, request, matches!(lack, Lack::Room)) {
             return step;
         }
         (request.when, *effort) = (When::Absent, Effort::default());
-        if request.record.is_dropped() { step } else { locked.put(request, false) }
+        self.attempt(locked, request, false, false)
     }
 
     /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's,

@@ -47,7 +47,7 @@ impl Core {
     /// Reads a value into `buf`: where it begins there, and its terms. Neither counted nor seen by the policy.
     pub fn peek_with_terms(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<(usize, Terms)> {
         buf.let_go();
-        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let (image, hash, shard) = self.sought_alive(record, key)?;
         let locked = self.lock_only(shard);
         let (cell, found) =
             locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf)?;
