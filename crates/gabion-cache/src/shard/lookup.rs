@@ -115,16 +115,19 @@ impl Shard {
         if due != Due::NONE && !ground.lives_long(due) && !self.lives(ground, due, (hash, cell), used, now()) {
             return None;
         }
-        if used {
-            if ground.policy.counts_hits() {
-                if cell.hit() && ground.policy == Policy::Sketch {
-                    self.sketches.note_hit(hash.kept());
-                }
-            } else if ground.policy.moves_on_hit() {
-                self.move_up(ground, hash, cell);
-            }
+        if used && self.note_hit(ground, hash, cell) {
+            self.move_up(ground, hash, cell);
         }
         Some(found.offset)
+    }
+
+    /// Counts a use, where the policy counts them. True where it wants the entry moved instead.
+    #[inline(always)]
+    fn note_hit(&self, ground: &Ground, hash: KeyHash, cell: Cell<'_>) -> bool {
+        if ground.policy.counts_hits() && cell.hit() && ground.policy == Policy::Sketch {
+            self.sketches.note_hit(hash.kept());
+        }
+        ground.policy.moves_on_hit()
     }
 
     /// Whether an entry with an end lives on; a use puts the end of its idle time off.
@@ -161,13 +164,8 @@ impl Shard {
                 entry.set_due(put_off(entry, found.due, now));
             }
         }
-        if used {
-            if ground.policy.counts_hits() && cell.hit() && ground.policy == Policy::Sketch {
-                self.sketches.note_hit(hash.kept());
-            }
-            if ground.policy.moves_on_hit() {
-                self.move_up_locked(ground, &mut state, place);
-            }
+        if used && self.note_hit(ground, hash, cell) {
+            self.move_up_locked(ground, &mut state, place);
         }
         Some(found.offset)
     }
