@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use super::disk::Disk;
+use super::unix::map_aligned;
 use crate::BLOCK_BYTES;
 
 /// Files of the system that this process runs on.
@@ -137,24 +138,7 @@ unsafe impl Disk for Mapped {
     }
 
     fn reserve(&self, bytes: usize) -> Result<NonNull<u8>, i32> {
-        let span = bytes.checked_add(BLOCK_BYTES).ok_or(libc::ENOMEM)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe { libc::mmap(ptr::null_mut(), span, libc::PROT_NONE, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(errno());
-        }
-        let start = start.cast::<u8>();
-        let lead = start.align_offset(BLOCK_BYTES);
-        let at = start.wrapping_add(lead);
-        for (cut, length) in [(start, lead), (at.wrapping_add(bytes), span - lead - bytes)] {
-            if length > 0 {
-                // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are
-                // unused.
-                unsafe { libc::munmap(cut.cast(), length) };
-            }
-        }
-        NonNull::new(at).ok_or(libc::ENOMEM)
+        map_aligned(bytes, BLOCK_BYTES, libc::PROT_NONE)
     }
 
     unsafe fn map(&self, at: NonNull<u8>, bytes: usize, file: &File, from: u64, shared: bool) -> Result<(), i32> {

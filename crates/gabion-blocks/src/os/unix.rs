@@ -14,6 +14,9 @@ pub(super) struct Unix;
 
 static STOCK: Stock = Stock::new();
 
+/// What may be done with memory.
+const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
 fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)
 }
@@ -164,20 +167,13 @@ fn kernel_page() -> usize {
     }
 }
 
-/// Maps zeroed memory at a multiple of `align`: more than asked for, of which both ends are cut off.
-fn map_aligned(bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
+/// Maps zeroed memory at a multiple of `align`: more than asked for, of which both ends are cut off. `access` is what may
+/// be done with it (`PROT_…`).
+pub(super) fn map_aligned(bytes: usize, align: usize, access: libc::c_int) -> Result<NonNull<u8>, i32> {
     let span = bytes.checked_add(align).ok_or(libc::ENOMEM)?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
-    let start = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            span,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
+    let start = unsafe { libc::mmap(ptr::null_mut(), span, access, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(errno());
     }
@@ -199,13 +195,13 @@ unsafe impl Os for Unix {
     fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
         debug_assert!(align.is_power_of_two());
         if (bytes, align) != (BLOCK_BYTES, BLOCK_BYTES) {
-            return map_aligned(bytes, align);
+            return map_aligned(bytes, align, ACCESS);
         }
         let unmap = |rest: NonNull<u8>, blocks: usize| {
             // SAFETY: the last blocks of a batch that was mapped just now and shown to nobody.
             unsafe { unmap_range(rest.as_ptr(), blocks * BLOCK_BYTES) };
         };
-        STOCK.take(|blocks| map_aligned(blocks * BLOCK_BYTES, BLOCK_BYTES), unmap)
+        STOCK.take(|blocks| map_aligned(blocks * BLOCK_BYTES, BLOCK_BYTES, ACCESS), unmap)
     }
 
     unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize) {
