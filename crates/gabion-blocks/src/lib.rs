@@ -11,6 +11,7 @@
 //! | [`ending`] | whether what a thread does at its end can be noted |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `unique` | numbers that no other process gives |
+//! | `rank` | the order in which threads came |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | `error`, `invalid` | why memory was not given; what a check of equations found |
@@ -36,6 +37,8 @@ pub mod ending;
 pub mod os;
 
 mod unique;
+
+mod rank;
 
 mod desk;
 
@@ -76,6 +79,7 @@ pub use error::{BlockError, make_room, try_box, try_room};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
 pub use pool::{Allowance, Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
+pub use rank::thread_rank;
 pub use run::{Run, total_len};
 pub use set::BlockSet;
 pub use unique::unique_number;

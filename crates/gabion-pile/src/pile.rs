@@ -1,14 +1,13 @@
 //! The pile itself.
 
-use std::cell::Cell;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gabion_blocks::{
     BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Settings,
-    first_generation, limits, make_room, total_len, unique_number,
+    first_generation, limits, make_room, thread_rank, total_len, unique_number,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -122,22 +121,10 @@ impl Pile {
         &self.shards
     }
 
-    /// The shard that this thread puts into: threads are assigned in turn.
+    /// The shard that this thread puts into, by its rank.
     #[inline]
     fn own_shard(&self) -> usize {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local!(static TURN: Cell<usize> = const { Cell::new(usize::MAX) });
-        if self.shards.len() == 1 {
-            return 0;
-        }
-        let turn = TURN.with(|turn| {
-            if turn.get() == usize::MAX {
-                // Relaxed: any order of turns is as good as another.
-                turn.set(NEXT.fetch_add(1, Ordering::Relaxed) & (usize::MAX >> 1));
-            }
-            turn.get()
-        });
-        turn & (self.shards.len() - 1)
+        if self.shards.len() == 1 { 0 } else { thread_rank() & (self.shards.len() - 1) }
     }
 
     /// Finds a live pointer's slot and locks its shard.

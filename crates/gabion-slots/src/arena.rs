@@ -257,11 +257,11 @@ impl Shelf {
         self.index.set(page.index() as u8);
         self.slot.set(u32::from(page.shape().slot));
         self.pairs.set(page.pair_count() as u8);
-        self.turn_to(page, usize::from(page.record().cursor.load(Relaxed)));
+        self.stand_at_pair(page, usize::from(page.record().cursor.load(Relaxed)));
     }
 
     /// Goes to pair `cursor` of the active page.
-    fn turn_to(&self, page: Page<'_>, cursor: usize) {
+    fn stand_at_pair(&self, page: Page<'_>, cursor: usize) {
         self.cursor.set(cursor as u8);
         self.free.set(&raw const page.words()[cursor]);
         // SAFETY: the pair is in use, so its first slot lies in the page.
@@ -278,7 +278,7 @@ impl Shelf {
         loop {
             let free = words[cursor].load(Relaxed);
             if free != 0 {
-                self.turn_to(page, cursor);
+                self.stand_at_pair(page, cursor);
                 // Only on the way through free memory that no other thread has had: it would be taken away from that
                 // one.
                 let next = words.get(cursor + 1).is_some_and(|next| next.load(Relaxed) == u64::MAX);

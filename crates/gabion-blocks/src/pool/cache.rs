@@ -255,8 +255,8 @@ fn add_one(number: &AtomicU64) {
 pub(crate) struct Cache {
     /// The arena that the thread belongs to.
     arena: AtomicUsize,
-    /// The thread's turn, by which arenas are assigned.
-    turn: AtomicUsize,
+    /// The thread's rank, by which arenas are assigned.
+    rank: AtomicUsize,
     /// True while a thread has it: what debug builds ask of an [`Own`].
     taken: AtomicBool,
     /// What the lock leans to. It goes with the cache from thread to thread, so that the lock leans to the next one,
@@ -290,7 +290,7 @@ impl Cache {
         let at = room.as_mut_ptr();
         // SAFETY: memory for a cache, of which each field is written once, and none is read before all are.
         unsafe {
-            for number in [&raw mut (*at).arena, &raw mut (*at).turn] {
+            for number in [&raw mut (*at).arena, &raw mut (*at).rank] {
                 number.write(AtomicUsize::new(0));
             }
             (&raw mut (*at).taken).write(AtomicBool::new(false));
@@ -307,14 +307,14 @@ impl Cache {
         self.arena.load(Ordering::Relaxed)
     }
 
-    /// The turn of the thread that has it.
-    pub fn turn(&self) -> usize {
-        self.turn.load(Ordering::Relaxed)
+    /// The rank of the thread that has it.
+    pub fn rank(&self) -> usize {
+        self.rank.load(Ordering::Relaxed)
     }
 
-    /// Gives it to a thread with this turn, or its thread to another arena.
-    pub fn belong(&self, turn: usize, arena: usize) {
-        self.turn.store(turn, Ordering::Relaxed);
+    /// Gives it to a thread of this rank, or its thread to another arena.
+    pub fn belong(&self, rank: usize, arena: usize) {
+        self.rank.store(rank, Ordering::Relaxed);
         self.arena.store(arena, Ordering::Relaxed);
     }
 

@@ -12,7 +12,7 @@
 //!                 a fresh mapping               within the limits, after idle memory made room
 //! ```
 //!
-//! A *span* is one mapping. Threads take turns at the arenas; a span goes back to its *home*, the arena that lent it
+//! A *span* is one mapping. Threads are assigned to arenas in turn; a span goes back to its *home*, the arena that lent it
 //! last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the system
 //! from the cold end: by the policy, under pressure, or when room is needed.
 //!

@@ -313,7 +313,7 @@ impl Pool {
         }
         for cache in shared.all_caches() {
             shared.settle(cache, || cache.visit());
-            cache.belong(cache.turn(), shared.arena_of_turn(cache.turn()));
+            cache.belong(cache.rank(), shared.arena_of_rank(cache.rank()));
         }
         shared.shrink();
         let limit = shared.total_limit();

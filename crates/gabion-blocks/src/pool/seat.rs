@@ -1,4 +1,4 @@
-//! A thread's seat: its turn, and its cache in each pool that it has used.
+//! A thread's seat: its cache in each pool that it has used.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -8,18 +8,18 @@ use super::shared::Shared;
 use crate::ending::Noted;
 use crate::error::{make_room, try_room};
 use crate::inside;
-use crate::sync::{AtomicUsize, Ordering, lock};
+use crate::rank::thread_rank;
+use crate::sync::{Ordering, lock};
 
 type Place = (&'static Shared, Own);
 
 struct Seat {
-    turn: Cell<usize>,
     /// All places.
     places: RefCell<Vec<Place>>,
 }
 
 thread_local! {
-    static SEAT: Seat = const { Seat { turn: Cell::new(usize::MAX), places: RefCell::new(Vec::new()) } };
+    static SEAT: Seat = const { Seat { places: RefCell::new(Vec::new()) } };
     static NOTED: Noted = const { Noted::new() };
 
     /// The place that was used last, one of the seat's. Apart from it, because what has no destructor is reached
@@ -78,22 +78,12 @@ impl Seat {
             place
         } else {
             make_room(&mut places, 1).ok()?;
-            let place = (shared, shared.new_cache(self.turn())?);
+            let place = (shared, shared.new_cache(thread_rank())?);
             places.push(place);
             place
         };
         FIRST.set(Some(place));
         Some(place.1)
-    }
-
-    /// Threads take turns, so that arenas fill evenly.
-    fn turn(&self) -> usize {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        if self.turn.get() == usize::MAX {
-            // Relaxed: any order of turns is as good as another.
-            self.turn.set(NEXT.fetch_add(1, Ordering::Relaxed) & (usize::MAX >> 1));
-        }
-        self.turn.get()
     }
 }
 
@@ -108,10 +98,10 @@ impl Drop for Seat {
 
 impl Shared {
     /// A cache for this thread, or `None` without memory for one.
-    fn new_cache(&self, turn: usize) -> Option<Own> {
+    fn new_cache(&self, rank: usize) -> Option<Own> {
         let spare = lock(&self.caches).spare.pop();
         let cache = spare.or_else(|| self.make_cache())?;
-        cache.belong(turn, self.arena_of_turn(turn));
+        cache.belong(rank, self.arena_of_rank(rank));
         // SAFETY: this thread took it from the spare ones or made it. All copies stand in the seat and in `FIRST`, and
         // both let go of them before the cache is spare again (`Seat::find`, `Seat::drop`); who asked for a cache asks
         // anew after everything that may lead there: whatever gives memory back or takes some.

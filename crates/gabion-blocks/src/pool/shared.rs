@@ -248,9 +248,9 @@ impl Shared {
         self.total_limit.load(Ordering::Relaxed)
     }
 
-    /// Which arena the thread with this turn belongs to.
-    pub fn arena_of_turn(&self, turn: usize) -> usize {
-        turn & self.arena_mask.load(Ordering::Relaxed)
+    /// Which arena a thread of this rank belongs to.
+    pub fn arena_of_rank(&self, rank: usize) -> usize {
+        rank & self.arena_mask.load(Ordering::Relaxed)
     }
 
     /// The clock of `Span::stamp`.
