@@ -36,13 +36,6 @@ fn sits_well(payload: usize, capacity: usize, reserved: bool) -> bool {
     payload <= capacity && (reserved || capacity - payload <= 64 || payload * 4 >= capacity * 3)
 }
 
-/// Whether a payload has found another place than its object's old one.
-#[derive(PartialEq)]
-enum Stored {
-    Elsewhere,
-    Nowhere,
-}
-
 /// What a payload that moves is to have at its new place.
 #[derive(Clone, Copy)]
 struct Room {
@@ -258,7 +251,7 @@ impl Inner {
         if pinned || self.keeps || !sits_well(length, capacity, reserved) {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
             let fits = !pinned && !self.keeps && length <= capacity;
-            if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
+            if self.relocate(ground, (slot, word), payload, room, fits)? {
                 if pinned {
                     self.pins.orphan(Pinned::Body(slot.at));
                 } else {
@@ -293,7 +286,7 @@ impl Inner {
         if pinned || self.keeps || payload.run.is_some() || !sits_well(length, capacity, reserved) {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
             let fits = !pinned && !self.keeps && length <= capacity;
-            if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
+            if self.relocate(ground, (slot, word), payload, room, fits)? {
                 self.free_guest(ground, at);
                 return Ok(());
             }
@@ -310,7 +303,7 @@ impl Inner {
 
     /// Stores a payload anywhere but where the object's old one lies: outside the slot, with `room`, or at home where
     /// there is none, if not well. The old place is the caller's to free. Where neither has room, one that `fits` its
-    /// old place may stay.
+    /// old place may stay. True when it moved.
     fn relocate(
         &mut self,
         ground: Ground<'_>,
@@ -318,14 +311,14 @@ impl Inner {
         payload: Payload<'_>,
         room: Room,
         fits: bool,
-    ) -> Result<Stored, HeapError> {
+    ) -> Result<bool, HeapError> {
         match self.move_out(ground, (slot.at, word.generation()), payload, room.bytes, room.reserved) {
             Ok(away) => publish(&slot.block, slot.at.word(), away.0),
             Err(_) if self.come_home(ground, slot, word, payload, true) => {}
-            Err(_) if fits => return Ok(Stored::Nowhere),
+            Err(_) if fits => return Ok(false),
             Err(error) => return Err(error),
         }
-        Ok(Stored::Elsewhere)
+        Ok(true)
     }
 
     /// Writes the payload into the slot's own body, if it sits well there and the body is not let. The place that the
