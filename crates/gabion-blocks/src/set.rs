@@ -33,16 +33,24 @@ pub struct BlockSet {
     small: usize,
     /// Where the generations of blocks that are added begin, at least.
     first_generation: u32,
-    /// Whether the owner claims each page before it uses it.
-    claims: bool,
-    /// Whether first blocks are taken over from other sets, and handed on to them.
-    hands_on: bool,
+    firsts: Firsts,
     /// Each with what the pool lent; nothing for blocks in a file.
     blocks: Mutex<Vec<(u32, Option<Held>)>>,
     file: Option<Arc<BlockFile>>,
     /// Bytes of pages that were released and are warm, or more: what went back to the system since is found when it
     /// matters.
     emptied: AtomicU64,
+}
+
+/// What a set's first blocks are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Firsts {
+    /// As all others.
+    Plain,
+    /// The set's own: their pages are claimed before they are used.
+    Alone,
+    /// Claimed, too; and taken over from other sets, and handed on to them.
+    HandedOn,
 }
 
 impl BlockSet {
@@ -52,7 +60,7 @@ impl BlockSet {
     /// # Errors
     /// [`BlockError::Exhausted`] when four million sets are alive.
     pub fn new(pool: &Pool, small: usize) -> Result<Self, BlockError> {
-        Self::with(pool, small, (false, false))
+        Self::with(pool, small, Firsts::Plain)
     }
 
     /// As [`BlockSet::new`], for an owner that takes each page by [`BlockSet::claim`] before it uses it: the first
@@ -61,7 +69,7 @@ impl BlockSet {
     /// # Errors
     /// As [`BlockSet::new`].
     pub fn claimed(pool: &Pool, small: usize) -> Result<Self, BlockError> {
-        Self::with(pool, small, (true, true))
+        Self::with(pool, small, Firsts::HandedOn)
     }
 
     /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that it has released. Such a
@@ -71,13 +79,13 @@ impl BlockSet {
     /// # Errors
     /// As [`BlockSet::new`].
     pub fn claimed_alone(pool: &Pool, small: usize) -> Result<Self, BlockError> {
-        Self::with(pool, small, (true, false))
+        Self::with(pool, small, Firsts::Alone)
     }
 
-    fn with(pool: &Pool, small: usize, (claims, hands_on): (bool, bool)) -> Result<Self, BlockError> {
+    fn with(pool: &Pool, small: usize, firsts: Firsts) -> Result<Self, BlockError> {
         let (owner, pool, blocks) = (Owner::new()?, pool.clone(), Mutex::new(Vec::new()));
         let (first_generation, emptied) = (0, AtomicU64::new(0));
-        Ok(Self { owner, pool, small, first_generation, claims, hands_on, blocks, file: None, emptied })
+        Ok(Self { owner, pool, small, first_generation, firsts, blocks, file: None, emptied })
     }
 
     /// The set, with blocks whose generations begin at this one, where the number of a block has not gone beyond it
@@ -104,7 +112,7 @@ impl BlockSet {
         }
         let first_generation = file.first_generation();
         let (pool, blocks, file, emptied) = (pool.clone(), Mutex::new(blocks), Some(file), AtomicU64::new(0));
-        Ok(Self { owner, pool, small: 0, first_generation, claims: true, hands_on: false, blocks, file, emptied })
+        Ok(Self { owner, pool, small: 0, first_generation, firsts: Firsts::Plain, blocks, file, emptied })
     }
 
     /// The file that the blocks lie in, if they do.
@@ -131,7 +139,7 @@ impl BlockSet {
         if let Some(file) = &self.file {
             return self.map_in(file);
         }
-        let again = if small && self.hands_on { Held::take_first(&self.pool) } else { None };
+        let again = if small && self.firsts == Firsts::HandedOn { Held::take_first(&self.pool) } else { None };
         let used = again.is_some();
         let (span, zero) = match again {
             Some(span) => (span, true),
@@ -151,8 +159,8 @@ impl BlockSet {
                 unsafe { self.os().advise_small(base, BLOCK_BYTES) };
             }
             note_small(base);
-            if self.claims {
-                span.note_first(self.hands_on);
+            if self.firsts != Firsts::Plain {
+                span.note_first(self.firsts == Firsts::HandedOn);
             }
         }
         // The directory holds a plain number, from which `base` makes a pointer again.

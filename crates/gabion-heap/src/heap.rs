@@ -74,8 +74,8 @@ impl Heap {
 
     /// Says that parts of a slot of a block that was taken over are taken; `retired`: that its head is for good. False
     /// when one of them was taken already, or when no such slot is there: the block is damaged.
-    pub fn mark_slot(&mut self, ground: Ground<'_>, slot: Loc, (head, body): (bool, bool), retired: bool) -> bool {
-        self.slots.mark(ground, slot, Taken { head, body }, retired)
+    pub fn mark_slot(&mut self, ground: Ground<'_>, slot: Loc, parts: Taken, retired: bool) -> bool {
+        self.slots.mark(ground, slot, parts, retired)
     }
 
     /// Says that a chunk of a block that was taken over is somebody's. False when it was so already, or when no such

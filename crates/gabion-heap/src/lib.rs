@@ -56,5 +56,5 @@ pub use error::{Damage, HeapError};
 pub use ground::{Ground, Turns, shard_of};
 pub use heap::{Heap, HeapCounts, Recovery};
 pub use loc::Loc;
-pub use page::{PageSlot, outside_slots, slot_in_copy, slots_from, slots_in_page};
+pub use page::{PageSlot, Taken, outside_slots, slot_in_copy, slots_from, slots_in_page};
 pub use slots::{BlockPages, Freed, SparsePage, Unsettled};

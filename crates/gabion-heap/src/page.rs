@@ -67,8 +67,10 @@ pub fn slot_in_copy(copy: &[u8], class: usize, page: usize, index: usize) -> (Ra
 
 /// What of a slot is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub struct Taken {
+    /// Its first word.
     pub head: bool,
+    /// The rest of it.
     pub body: bool,
 }
 

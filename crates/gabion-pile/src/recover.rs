@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::file::{BlockFile, FileError, RunRoom};
 use gabion_blocks::{Block, LAST_GENERATION, Run, make_room};
-use gabion_heap::{Damage, Descriptor, Heap, Kind, Loc, Recovery, shard_of, slot_words, slots_in_page};
+use gabion_heap::{Damage, Descriptor, Heap, Kind, Loc, Recovery, Taken, shard_of, slot_words, slots_in_page};
 
 use crate::change::{Guest, publish};
 use crate::large::{ChargedRun, owner_of};
@@ -145,10 +145,10 @@ impl Finding<'_> {
         if generation > most || word.0 == 0 {
             return Err(Damage::at(at, "an object has a generation that is none"));
         }
-        let mut parts = (true, false);
+        let mut parts = Taken { head: true, body: false };
         let length = match word.state() {
             State::Free => {
-                if generation > LAST_GENERATION && !self.locked.heap.mark_slot(ground, at, (true, false), true) {
+                if generation > LAST_GENERATION && !self.locked.heap.mark_slot(ground, at, parts, true) {
                     return Err(Damage::at(at, "a slot that is used up is taken"));
                 }
                 return Ok(generation);
@@ -161,7 +161,7 @@ impl Finding<'_> {
                 if pinned {
                     publish(&block, at.word(), word.pinned(false).0);
                 }
-                parts.1 = true;
+                parts.body = true;
                 length
             }
             State::Away { at: guest, .. } => {
@@ -192,7 +192,7 @@ impl Finding<'_> {
             let taken = Heap::claim_chunk(ground, at, &mut self.recovery);
             (taken, Heap::chunk_words(block, at).checked_sub(1))
         } else {
-            let taken = self.locked.heap.mark_slot(ground, at, (false, true), false);
+            let taken = self.locked.heap.mark_slot(ground, at, Taken { head: false, body: true }, false);
             (taken, slot_words(descriptor.class()).checked_sub(GUEST_WORDS))
         };
         let Some(room) = room.filter(|_| taken) else { return Err(nowhere) };

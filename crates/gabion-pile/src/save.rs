@@ -35,6 +35,15 @@ pub struct Saving {
     root: u64,
 }
 
+/// A look at all blocks.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    /// The first one, beside writers.
+    Beside,
+    /// The second one, under all locks: for what has changed since.
+    Locked,
+}
+
 impl Saving {
     /// Completes the file with the records of its log, waits until it is on the disk, and gives it its name.
     ///
@@ -122,7 +131,7 @@ impl Pile {
         make_room(&mut page, PAGE_BYTES)?;
         page.resize(PAGE_BYTES, 0);
         let first = if self.is_in_file() { 0 } else { first };
-        self.copy_blocks(&mut draft, (first, false), &mut page)?;
+        self.copy_blocks(&mut draft, (first, Pass::Beside), &mut page)?;
         let (root, runs) = {
             // All locks, in their order, as in `let_go`.
             let all: Vec<Locked<'_>> = self.shards().iter().map(Shard::lock).collect();
@@ -134,7 +143,7 @@ impl Pile {
             if self.lowest_number() < first {
                 return Ok(None);
             }
-            self.copy_blocks(&mut draft, (first, true), &mut page)?;
+            self.copy_blocks(&mut draft, (first, Pass::Locked), &mut page)?;
             (self.root().map_or(0, Pointer::to_bits), runs_of(&all)?)
         };
         for &(shard, index, ref run) in &runs {
@@ -146,10 +155,9 @@ impl Pile {
         Ok(Some(Saving { draft, root }))
     }
 
-    /// Copies what is in use of all blocks whose numbers are not below `first`. `again`: after a first copy, what has
-    /// changed since, under all locks.
-    fn copy_blocks(&self, draft: &mut Draft, (first, again): (u32, bool), page: &mut [u8]) -> Result<(), FileError> {
-        let mut free = Vec::new();
+    /// Copies what is in use of all blocks whose numbers are not below `first`.
+    fn copy_blocks(&self, draft: &mut Draft, (first, pass): (u32, Pass), page: &mut [u8]) -> Result<(), FileError> {
+        let (mut free, again) = (Vec::new(), pass == Pass::Locked);
         for number in self.blocks.each_number().filter(|&number| number >= first) {
             draft.add_heap_block(number)?;
             let block = self.blocks.block(number).expect("a block of this pile");
