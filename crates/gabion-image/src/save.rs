@@ -1,8 +1,11 @@
 //! Writing to a path: aside and renamed, or straight where there is nothing to rename.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use gabion_blocks::os::beside::{end_of_links, folder_of, hand_down, is_same};
 
 use crate::error::Result;
 
@@ -56,67 +59,23 @@ impl Place {
             return Ok(Self::Taken(path.to_owned(), old));
         }
         // The links of /proc lead to files that have no name any more, or another one.
-        let place = fs::canonicalize(path).ok().filter(|place| fs::metadata(place).is_ok_and(|at| same(&at, &old)));
+        let place = fs::canonicalize(path).ok().filter(|place| fs::metadata(place).is_ok_and(|at| is_same(&at, &old)));
         Ok(place.map_or(Self::Straight, |place| Self::Taken(place, old)))
     }
 }
 
-#[cfg(unix)]
-fn same(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-#[cfg(not(unix))]
-fn same(_: &Metadata, _: &Metadata) -> bool {
-    true
-}
-
-/// How many links are followed to a file that does not exist: as many as Linux follows.
-const MOST_LINKS: usize = 40;
-
-/// The path that links lead to, though nothing is there.
-fn end_of_links(path: &Path) -> io::Result<PathBuf> {
-    let mut place = path.to_owned();
-    for _ in 0..MOST_LINKS {
-        match fs::read_link(&place) {
-            Ok(to) => place = place.parent().unwrap_or(Path::new("")).join(to),
-            Err(_) => return Ok(place),
-        }
-    }
-    Err(ErrorKind::NotFound.into())
-}
-
 fn aside(place: &Path, old: Option<&Metadata>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".gabion-").suffix(".part");
     // As a plain new file would have it: what the user's mask leaves of reading and writing for all.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(folder)?;
+    builder.permissions(Permissions::from_mode(0o666));
+    let file = builder.tempfile_in(folder_of(place))?;
     if let Some(old) = old {
         hand_down(old, file.as_file())?;
     }
     buffered(file.as_file(), write)?;
     file.persist(place).map_err(|error| error.error)?;
     Ok(())
-}
-
-/// Gives a new file the owner and the mode of the old one.
-fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt, fchown};
-        let new = file.metadata()?;
-        if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-            // Only the superuser may; others own what they write, and may give it to groups that they are in.
-            if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-                let _ = fchown(file, None, Some(old.gid()));
-            }
-        }
-    }
-    file.set_permissions(old.permissions())
 }
 
 /// Bytes that are written at a time.
@@ -162,9 +121,9 @@ impl Write for Watched<'_> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     use super::*;
     use crate::error::ImageError;
@@ -244,7 +203,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         // Only the superuser can; for others the owner is their own anyway.
         let _ = std::os::unix::fs::chown(&path, Some(65534), Some(65534));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&path).unwrap();
         save(&path, "new").unwrap();
         let after = fs::metadata(&path).unwrap();

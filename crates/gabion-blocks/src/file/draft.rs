@@ -1,9 +1,9 @@
 //! A file that is written whole, beside the one that it replaces, and given its name when it is complete.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -15,9 +15,10 @@ use super::layout::{
 };
 use super::log::LONGEST_RECORD;
 use super::mapped::BlockFile;
-use super::opening::{ATTEMPTS, is_begun, is_same, not_locked, open_file, read_whole};
+use super::opening::{ATTEMPTS, How, is_begun, not_locked, open_file, read_whole};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
+use crate::os::beside::{end_of_links, folder_of, hand_down, is_same};
 use crate::os::{Disk, system_disk};
 use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, PAGE_BYTES, SYSTEM_PAGE};
@@ -47,7 +48,7 @@ impl Old {
     /// Opens and locks what stands in a place; refuses what is no pile's, or is open to write.
     fn open(place: &Path, disk: &'static dyn Disk) -> Result<Self, FileError> {
         // One that may not be written to is not to be replaced, though the rights of its folder would do.
-        let file = open_file(place, (false, true))?;
+        let file = open_file(place, How { create: false, write: true })?;
         disk.lock(&file, false).map_err(not_locked)?;
         let about = file.metadata().map_err(FileError::system("look at the file"))?;
         let (length, old) = (about.len(), Self { file, about, disk });
@@ -187,7 +188,7 @@ impl Draft {
         self.superblock.words().into_iter().enumerate().for_each(|(at, word)| set_word(&mut head, at, word));
         set_word(&mut head, ROOT, root);
         self.put(&head, 0)?;
-        self.hand_down()?;
+        self.take_after_old()?;
         let (file, doing) = (self.file.as_file(), "write the file to the disk");
         file.set_len(offset_of(self.table.len() as u32)).map_err(FileError::system("write the file"))?;
         file.sync_all().map_err(FileError::system(doing))?;
@@ -237,11 +238,11 @@ impl Draft {
     /// Looks at what has the name by now.
     fn look_again(&mut self) -> Result<(), FileError> {
         (self.place, self.old) = standing(&self.place, self.disk)?;
-        self.hand_down()
+        self.take_after_old()
     }
 
     /// Gives the file the mode of the one that has the name so far, and its owner where this process may.
-    fn hand_down(&self) -> Result<(), FileError> {
+    fn take_after_old(&self) -> Result<(), FileError> {
         let Some(Old { about, .. }) = &self.old else { return Ok(()) };
         hand_down(about, self.file.as_file()).map_err(FileError::system("make the file"))
     }
@@ -295,10 +296,6 @@ fn is_zero(bytes: &[u8]) -> bool {
     words.iter().all(|word| word == &[0; 64]) && rest.iter().all(|&byte| byte == 0)
 }
 
-fn folder_of(place: &Path) -> &Path {
-    place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// A path from the root on, so that it leads to the same place when the process has gone to another folder.
 fn place_of(path: &Path) -> Result<PathBuf, FileError> {
     let refused = |errno| FileError::number("open the file")(errno);
@@ -317,7 +314,9 @@ fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<Old
     for attempt in 1.. {
         let place = match fs::canonicalize(path) {
             Ok(place) => place,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((end_of_links(path), None)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok((end_of_links(path).map_err(FileError::system("open the file"))?, None));
+            }
             Err(error) => return Err(FileError::system("open the file")(error)),
         };
         match Old::open(&place, disk) {
@@ -332,26 +331,6 @@ fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<Old
 /// Whether a name leads to a file.
 fn leads_to(place: &Path, file: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|found| is_same(&found, file))
-}
-
-/// The path that links lead to, though nothing is there: as many links as Linux follows.
-fn end_of_links(path: &Path) -> PathBuf {
-    let mut place = path.to_owned();
-    for _ in 0..40 {
-        let Ok(to) = fs::read_link(&place) else { break };
-        place = folder_of(&place).join(to);
-    }
-    place
-}
-
-/// Gives a new file the mode of an old one, and its owner.
-fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
-    let new = file.metadata()?;
-    // Only the superuser may give files to others; whoever writes one may give it to groups that he is in.
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        let _ = fchown(file, None, Some(old.gid()));
-    }
-    file.set_permissions(old.permissions())
 }
 
 impl std::fmt::Debug for Draft {

@@ -10,7 +10,7 @@ use super::layout::{
     table_word,
 };
 use super::log_block::LogBlock;
-use super::opening::{is_begun, is_zero, open_locked};
+use super::opening::{How, is_begun, is_zero, open_locked};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
@@ -103,7 +103,7 @@ impl BlockFile {
     pub(super) fn open_shared(path: &Path, options: &FileOptions) -> Result<Arc<Self>, FileError> {
         let disk = options.disk.unwrap_or_else(system_disk);
         let (create, shared) = (options.create && !options.read_only, !options.read_only);
-        let file = open_locked(path, (create, shared), disk)?;
+        let file = open_locked(path, How { create, write: shared }, disk)?;
         let length = file.metadata().map_err(FileError::system("look at the file"))?.len();
         let begun = length == 0 || is_begun(&file, length)?;
         if begun && !create {

@@ -1,17 +1,26 @@
 //! From a path to a file that is open, locked, and one of ours.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::error::FileError;
 use super::layout::{HEAD_BYTES, Superblock};
+use crate::os::beside::is_same;
 use crate::os::{Disk, out_of_cancels_reach};
 
-/// Opens a file that is one, and no pipe or device, where an opening may wait: made where it is not there if `create`
-/// says so, and to `write` or to read.
-pub(super) fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileError> {
+/// How a file is opened.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// It is made where it is not there.
+    pub create: bool,
+    /// To write, or else to read only.
+    pub write: bool,
+}
+
+/// Opens a file that is one, and no pipe or device, where an opening may wait.
+pub(super) fn open_file(path: &Path, How { create, write }: How) -> Result<File, FileError> {
     let not_found = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     match out_of_cancels_reach(|| std::fs::metadata(path)) {
         Ok(found) if found.is_dir() => {
@@ -41,11 +50,11 @@ pub(super) fn not_locked(errno: i32) -> FileError {
 pub(super) const ATTEMPTS: usize = 100;
 
 /// As [`open_file`], and locks it: alone, to write.
-pub(super) fn open_locked(path: &Path, how: (bool, bool), disk: &dyn Disk) -> Result<File, FileError> {
+pub(super) fn open_locked(path: &Path, how: How, disk: &dyn Disk) -> Result<File, FileError> {
     let mut attempts = 0;
     loop {
         let file = open_file(path, how)?;
-        let locked = disk.lock(&file, how.1);
+        let locked = disk.lock(&file, how.write);
         attempts += 1;
         // Before the lock was there, another file may have got the name, and this one is nobody's.
         let opened = file.metadata().map_err(FileError::system("look at the file"))?;
@@ -53,11 +62,6 @@ pub(super) fn open_locked(path: &Path, how: (bool, bool), disk: &dyn Disk) -> Re
             return locked.map(|()| file).map_err(not_locked);
         }
     }
-}
-
-/// Whether both are of one file.
-pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others

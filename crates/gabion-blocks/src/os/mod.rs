@@ -11,6 +11,7 @@
 //! | `stack` | what a thread's stack holds that nobody uses any more |
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
 //! | `mapped` | mapped files of the real system |
+//! | [`beside`] | files that are written beside the ones that they replace |
 //! | `at_fork` | what is called around a fork, and what is held meanwhile |
 //! | `calls` | the calls on the real one, for all of gabion |
 //! | `twin`, `twin_disk`, `scarce` | a system, a disk and a malloc that refuse |
@@ -35,6 +36,8 @@ mod stock;
 mod unix;
 
 mod mapped;
+
+pub mod beside;
 
 mod at_fork;
 
