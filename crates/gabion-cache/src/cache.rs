@@ -310,8 +310,8 @@ impl Table {
         self.core.foresee_entry(foreseen);
     }
 
-    /// Asks memory for what a put of a key will look at first, for whoever has work to do before the put: making the
-    /// value, for one. A hint that takes about as long as hashing the key; a long key is left to the put.
+    /// Asks memory for what a put of a key will look at first, for callers that have work to do before the put: making
+    /// the value, for one. A hint that takes about as long as hashing the key; a long key is left to the put.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions};
@@ -375,7 +375,7 @@ impl Table {
         self.core.put(&self.record, key, value.into(), options, When::Absent)
     }
 
-    /// Takes a lease of a key, for whoever is about to make its value of facts that may change meanwhile.
+    /// Takes a lease of a key, for a caller that is about to make its value of facts that may change meanwhile.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions};
@@ -447,8 +447,8 @@ impl Table {
         Some(&buf.payload()[offset..])
     }
 
-    /// As [`Table::pop`], for whoever may have to [put the value back](Table::put_back), and otherwise says that it is
-    /// [popped](Table::popped): counted then, as one or the other.
+    /// As [`Table::pop`], for a caller that may have to [put the value back](Table::put_back), and otherwise says that
+    /// it is [popped](Table::popped): counted then, as one or the other.
     pub fn pop_for_now<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<(&'b [u8], Standing)> {
         let (offset, standing) = self.core.pop(&self.record, key, buf)?;
         Some((&buf.payload()[offset..], standing))
@@ -477,7 +477,7 @@ impl Table {
         self.core.put_back(&self.record, key, value, standing)
     }
 
-    /// As [`Table::remove_if`], for whoever has looked at the value with [`Table::peek`]: counts as a hit.
+    /// As [`Table::remove_if`], for a caller that has looked at the value with [`Table::peek`]: counts as a hit.
     pub fn pop_if<'o>(&self, key: &[u8], old: impl Into<Former<'o>>) -> bool {
         self.core.pop_if(&self.record, key, &old.into())
     }

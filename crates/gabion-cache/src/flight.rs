@@ -1,4 +1,4 @@
-//! One factory for each key: whoever comes while it runs waits for its value.
+//! One factory for each key: a caller that comes while it runs waits for its value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -53,7 +53,7 @@ struct Flight {
     forks: u64,
     /// That of its key, once it was taken.
     lease: OnceLock<Weak<Lease>>,
-    /// Who came to wait for it, whether or not they still do.
+    /// The callers that came to wait for it, whether or not they still do.
     waiters: Mutex<Vec<Runner>>,
     landed: Mutex<Landing>,
     bell: Condvar,
@@ -89,7 +89,7 @@ pub(crate) struct Flights {
 const PARTS: usize = 16;
 
 /// Which flight a runner waits for, in all caches of the process: a circle may go through several. Looked at only by
-/// who waits, and by who was waited for; taken after a cache's own lock.
+/// threads that wait, and by those that were waited for; taken after a cache's own lock.
 static WAITING: Mutex<Option<Waits>> = Mutex::new(None);
 
 type Waits = HashMap<Runner, Arc<Flight>, RandomState>;
@@ -138,7 +138,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Notes that a runner waits for a flight.
 ///
 /// # Errors
-/// [`Deadlock::Circular`] when whoever runs it waits for something that the runner runs.
+/// [`Deadlock::Circular`] when the flight's runner waits for something that `runner` runs.
 fn wait_for(flight: &Arc<Flight>, runner: Runner) -> Result<(), Deadlock> {
     let mut waiting = lock(&WAITING);
     let waiting = waiting.get_or_insert_default();
@@ -242,12 +242,12 @@ impl Ticket<'_> {
     fn end(&mut self, how: impl FnOnce() -> Landing) {
         let Some(flight) = self.flight.take() else { return };
         let flying = self.flights.forget(&self.key, &flight);
-        // Whoever waits has a copy, made under this lock; from now on there are no more.
+        // Each caller that waits has a copy, made under this lock; from now on there are no more.
         if Arc::strong_count(&flight) == 1 {
             return;
         }
         drop(flying);
-        // Whoever waited for it waits no more, though it may take a while to wake up.
+        // A caller that waited for it waits no more, though it may take a while to wake up.
         let waiters = std::mem::take(&mut *lock(&flight.waiters));
         wait_no_more(&flight, &waiters);
         *lock(&flight.landed) = how();
@@ -339,7 +339,7 @@ mod tests {
         assert!(matches!(flights.begin(b"k", other), Ok(Begin::Run(_))));
     }
 
-    /// Whoever waited for a factory that has ended was taken to wait still, until it woke up.
+    /// A thread that waited for a factory that has ended was taken to wait still, until it woke up.
     #[test]
     fn who_waited_for_what_has_ended_closes_no_circle() {
         let (flights, [one, other]) = (Flights::default(), runners());

@@ -25,7 +25,7 @@ pub struct CacheOptions {
     pub table: TableOptions,
 }
 
-/// How a table is made. Nothing is taken over from the cache's default table, but for whoever begins with
+/// How a table is made. Nothing is taken over from the cache's default table, but where the caller begins with
 /// `..cache.options()`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableOptions {
@@ -81,8 +81,8 @@ pub struct PutOptions {
     pub priority: i8,
 }
 
-/// What a cache knows of a value beside its key: for whoever keeps entries elsewhere, as in a file, and puts them into
-/// a cache again. Times are times of day, as time since the start of 1970.
+/// What a cache knows of a value beside its key: for callers that keep entries elsewhere, as in a file, and put them
+/// into a cache again. Times are times of day, as time since the start of 1970.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
     /// When the value ends if nobody asks for it; `None`: never.

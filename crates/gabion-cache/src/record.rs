@@ -62,7 +62,7 @@ impl Record {
 
     /// After each shard was cleared: no entry has the table's number.
     pub fn mark_cleared(&self) {
-        // Release: whoever sees it comes after the clearing.
+        // Release: a thread that sees it comes after the clearing.
         self.cleared.store(true, Ordering::Release);
     }
 

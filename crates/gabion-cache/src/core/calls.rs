@@ -24,12 +24,16 @@ use crate::value::Value;
 /// until then the pop is not counted.
 #[derive(Debug)]
 #[must_use = "a pop for now is counted by popped() or put_back()"]
-pub struct Standing(pub(super) (Option<Due>, Times, i8));
+pub struct Standing {
+    pub(super) due: Option<Due>,
+    pub(super) times: Times,
+    pub(super) priority: i8,
+}
 
 impl Standing {
     pub(super) fn of(locked: &Locked<'_>, id: Id) -> Self {
         let entry = locked.entry(id);
-        Self((entry.due(), entry.times(), entry.about().priority))
+        Self { due: entry.due(), times: entry.times(), priority: entry.about().priority }
     }
 }
 
@@ -136,8 +140,8 @@ impl Core {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        let (kept, met, taken) = (None, cell::Cell::default(), cell::Cell::default());
-        Request { record, image, hash, value, layout, due, times, priority, when, kept, clock, met, taken }
+        let (rest, met, taken) = (None, cell::Cell::default(), cell::Cell::default());
+        Request { record, image, hash, value, layout, due, times, priority, when, rest, clock, met, taken }
     }
 
     #[inline]
@@ -222,12 +226,12 @@ impl Core {
         }
     }
 
-    /// Takes a lease of a key for whoever will make its value, with a number to show for it. That of a dropped table
-    /// has ended.
+    /// Takes a lease of a key for a caller that will make its value, with a number to show for it. That of a dropped
+    /// table has ended.
     pub fn lease(&self, record: &Record, key: &[u8]) -> (KeyHash, u64) {
         let hash = self.hash(&Image::new(record.id, key));
         let mut locked = self.lock_only(self.shard(hash));
-        // Asked under the lock: who drops the table ends its leases after that.
+        // Asked under the lock: a thread that drops the table ends its leases after that.
         let number = if record.is_dropped() { ENDED } else { locked.state.leases.take(hash.0, record.id) };
         (hash, number)
     }
@@ -385,13 +389,13 @@ impl Core {
         // table that has a time to live, that was another one.
         let endless = entry.due().is_none() && record.options.ttl.is_some();
         let times = Times { ttl: if endless { Some(NEVER) } else { entry.times().ttl }, ..request.times };
-        let kept = entry.rest();
+        let rest = entry.rest();
         let inline = entry.begins_with(image).unwrap_or(image.len());
-        let layout = match kept {
+        let layout = match rest {
             Some((_, weight)) => Layout::headed(inline, weight, times),
             None => Layout::new(image, value.len(), true, times),
         };
-        Request { layout, times, kept, ..request }
+        Request { layout, times, rest, ..request }
     }
 
     /// Restarts an entry's time where its payload has a place for it; false where it has none.

@@ -30,7 +30,7 @@ pub struct Departure<'a> {
     pub reason: Reason,
 }
 
-/// Whoever wants to hear of entries that leave.
+/// What hears of entries that leave.
 pub type Listener = Arc<dyn Fn(&Departure<'_>) + Send + Sync>;
 
 /// Caches below this limit may take more memory than that, up to this: each size class of the pile fills pages of its
@@ -200,7 +200,7 @@ impl Core {
         self.read_records().all.clone()
     }
 
-    /// Their list, locked. Who holds it takes no shard's lock.
+    /// Their list, locked. A thread that holds it takes no shard's lock.
     pub fn read_records(&self) -> RwLockReadGuard<'_, Records> {
         self.records.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,14 +7,13 @@ use gabion_pile::{ReadBuf, RunIdentity};
 use super::calls::Standing;
 use super::core::Core;
 use super::room::Effort;
-use crate::entry::{Layout, Times, has_value};
+use crate::entry::{Layout, has_value};
 use crate::key::{Image, KeyHash};
 use crate::options::{PutOptions, PutResult};
 use crate::policy::Id;
 use crate::record::Record;
 use crate::shard::{Lack, Locked, Request, Step, When};
 use crate::stats::Figure;
-use crate::time::Due;
 use crate::value::Value;
 
 /// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from, and the one that
@@ -92,9 +91,6 @@ impl Former<'_> {
     }
 }
 
-/// What stays of a key's entry when its value becomes another one.
-type Kept = (Option<Due>, Times, i8);
-
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing
@@ -110,20 +106,19 @@ impl Core {
         let (mut effort, mut refused) = (Effort::default(), false);
         loop {
             let mut locked = self.lock(shard);
-            let kept = went.or_else(|| {
+            let when = if went.is_some() { When::Absent } else { When::Always };
+            let standing = went.take().or_else(|| {
                 let id = self.find_former(&mut locked, record, sought, old)?;
-                let entry = locked.entry(id);
-                Some((entry.due(), entry.times(), entry.about().priority))
+                Some(Standing::of(&locked, id))
             });
-            let Some(kept) = kept else {
+            let Some(standing) = standing else {
                 self.unlock(locked);
                 return None;
             };
-            let when = if went.is_some() { When::Absent } else { When::Always };
-            let mut request = Request { taken: Cell::new(taken), ..self.stepped(record, sought, new, kept, when) };
+            let mut request = Request { taken: Cell::new(taken), ..self.stepped(record, sought, new, &standing, when) };
             let step = self.try_step(&mut locked, &mut request, refused, &mut effort);
             self.unlock(locked);
-            went = (request.when == When::Absent).then_some(kept);
+            went = (request.when == When::Absent).then_some(standing);
             let told = match step {
                 Step::Lacks(Lack::Room) => Some((PutResult::Rejected, Figure::Rejected)),
                 Step::Lacks(lack) => {
@@ -165,9 +160,9 @@ impl Core {
 
     /// Stores a value again, with what stood with it; `None` where the key has another one by now. A value that is
     /// there again was never away, as far as figures tell; any other was removed.
-    pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], Standing(kept): Standing) -> Option<PutResult> {
-        let told = self.sought(record, key).and_then(|(image, hash, shard)| {
-            let request = self.stepped(record, (&image, hash), value.into(), kept, When::Absent);
+    pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], standing: Standing) -> Option<PutResult> {
+        let told = self.sought(record, key).and_then(move |(image, hash, shard)| {
+            let request = self.stepped(record, (&image, hash), value.into(), &standing, When::Absent);
             let mut locked = self.lock(shard);
             let step = self.attempt(&mut locked, &request, false, false);
             self.store_anyhow(&request, locked, step)
@@ -185,7 +180,7 @@ impl Core {
         record: &'a Record,
         (image, hash): (&'a Image<'a>, KeyHash),
         value: Value<'a>,
-        (due, times, priority): Kept,
+        &Standing { due, times, priority }: &Standing,
         when: When,
     ) -> Request<'a> {
         let request = self.request(record, image, hash, value, &PutOptions::default(), when);

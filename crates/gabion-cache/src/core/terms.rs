@@ -51,7 +51,7 @@ impl Core {
         let locked = self.lock_only(shard);
         let (cell, found) =
             locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf)?;
-        let Standing((due, times, priority)) = Standing::of(&locked, cell.place().to_bits());
+        let Standing { due, times, priority } = Standing::of(&locked, cell.place().to_bits());
         drop(locked);
         let moment = self.moment();
         if due.is_some_and(|due| due.is_over(moment.now)) {
@@ -89,6 +89,7 @@ impl Core {
             record.counters.count(Figure::Rejected);
             return Some(PutResult::Rejected);
         };
-        self.store(&self.stepped(record, (&image, hash), value, (due, times, terms.priority), When::Absent))
+        let standing = Standing { due, times, priority: terms.priority };
+        self.store(&self.stepped(record, (&image, hash), value, &standing, When::Absent))
     }
 }

@@ -57,7 +57,7 @@ impl Cell<'_> {
     /// Whether the cell still leads to where it did.
     #[inline]
     pub fn stands(&self) -> bool {
-        // Acquire: whoever looks at what it leads to after that finds it no older.
+        // Acquire: a reader that looks at what it leads to after that finds it no older.
         (self.word.load(Acquire) ^ self.seen) << 2 == 0
     }
 
@@ -86,14 +86,14 @@ impl Cell<'_> {
     /// Under the shard's lock.
     #[inline]
     pub fn set_hits(&self, hits: u8) {
-        // A hit that comes between is lost: as good as one that came before. Release: as in `lead_to`; whoever finds
-        // the place by this store has not seen the one that led there first.
+        // A hit that comes between is lost: as good as one that came before. Release: as in `lead_to`; a reader that
+        // finds the place by this store has not seen the one that led there first.
         self.word.store(self.seen << 2 >> 2 | u64::from(hits) << HITS_SHIFT, Release);
     }
 
     /// Leads to another place from now on. Under the shard's lock.
     pub fn lead_to(&self, place: Place) {
-        // Release: whoever finds the place finds the payload written.
+        // Release: a reader that finds the place finds the payload written.
         self.word.store(self.seen & !PLACE | place.to_bits(), Release);
     }
 }
@@ -123,7 +123,7 @@ impl<'a> Bucket<'a> {
 
     #[inline]
     pub fn meta(self) -> u64 {
-        // Acquire: whoever finds a tag finds its cell written.
+        // Acquire: a reader that finds a tag finds its cell written.
         self.0[0].load(Acquire)
     }
 
@@ -156,7 +156,7 @@ impl<'a> Bucket<'a> {
         let passed = self.passed();
         if passed < MOST_PASSED {
             let meta = self.meta() & !(MOST_PASSED << PASSED_SHIFT);
-            // Release: the word has the tags, too, and whoever finds one in this store finds its cell written.
+            // Release: the word has the tags, too, and a reader that finds one in this store finds its cell written.
             self.0[0].store(meta | passed.wrapping_add_signed(by) << PASSED_SHIFT, Release);
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Bucket<'a> {
     pub fn empty(self, at: usize) {
         // Release: for the other tags, as in `pass`.
         self.0[0].store(self.meta() & !(0xFF << (8 * at)), Release);
-        // Release: whoever still found the tag and finds no cell knows that the entry went.
+        // Release: a reader that still found the tag and finds no cell knows that the entry went.
         self.cell(at).store(0, Release);
     }
 

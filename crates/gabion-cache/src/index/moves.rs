@@ -49,7 +49,7 @@ impl Segments {
         self.put_in(self.segment(kept).expect("there is a segment"), stash, kept, cell);
     }
 
-    /// As [`Segments::put`], for whoever knows the hash's segment.
+    /// As [`Segments::put`], for callers that know the hash's segment.
     #[inline]
     fn put_in(&self, segment: &Unit, stash: &mut Stash, kept: u64, cell: u64) {
         let home = home(kept);
@@ -210,8 +210,8 @@ fn clear(segment: &Unit) {
     // Release: a late reader who finds cells gone, of whichever shard they were, finds that its version has changed.
     fence(Release);
     for word in segment {
-        // Relaxed: the fence orders it, the count that makes the segment known, and for whoever finds what took an
-        // entry's place a fence behind this.
+        // Relaxed: the fence orders it, the count that makes the segment known, and for a reader that finds what took
+        // an entry's place a fence behind this.
         word.store(0, Relaxed);
     }
 }
@@ -221,7 +221,7 @@ struct Moving<'a>(&'a AtomicU64);
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        // Release: whoever sees the even version sees the cells in their new places.
+        // Release: a reader that sees the even version sees the cells in their new places.
         self.0.store(self.0.load(Relaxed) + 1, Release);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) type Unit = [AtomicU64; UNIT_WORDS];
 ///
 /// A unit that is given back may be taken by any strip of the same purpose, or its memory may be the system's and read
 /// as zero: a reader without a lock may come late, and whatever it reads or writes there is of the kind that it
-/// expects. Who may write then has blocks that no other set gets ([`Pages::written_late`]).
+/// expects. An owner that may write then has blocks that no other set gets ([`Pages::written_late`]).
 pub(crate) struct Pages {
     set: Arc<BlockSet>,
     memory: Arc<Budget>,

@@ -177,8 +177,8 @@ impl Segments {
         }
     }
 
-    /// The first cell that may be the key's: for whoever looks at what it leads to, and searches on if that is not the
-    /// key's.
+    /// The first cell that may be the key's: for callers that look at what it leads to, and search on if that is not
+    /// the key's.
     #[inline(always)]
     pub fn first(&self, kept: u64) -> Glimpse<'_> {
         let Some(segment) = self.segment(kept) else { return Glimpse::Unclear };
@@ -188,7 +188,7 @@ impl Segments {
             let meta = bucket.meta();
             if let Some(at) = first_equal(meta, tag) {
                 let word = bucket.cell(at);
-                // Acquire: whoever finds a place finds the payload written.
+                // Acquire: a reader that finds a place finds the payload written.
                 let seen = word.load(Acquire);
                 // An empty cell is of an entry that just went.
                 return if seen == 0 { Glimpse::Unclear } else { Glimpse::Cell(Cell { word, seen }) };
@@ -207,7 +207,7 @@ impl Segments {
         self.find_in(self.segment(kept), kept, found)
     }
 
-    /// As [`Segments::find`], for whoever knows the hash's segment.
+    /// As [`Segments::find`], for callers that know the hash's segment.
     #[inline(always)]
     fn find_in<'a, R>(
         &'a self,
@@ -225,7 +225,7 @@ impl Segments {
             while candidates != 0 {
                 let word = bucket.cell(candidates.trailing_zeros() as usize / 8 % CELLS);
                 candidates &= candidates - 1;
-                // Acquire: whoever finds a place finds the payload written.
+                // Acquire: a reader that finds a place finds the payload written.
                 let seen = word.load(Acquire);
                 // An empty cell is of an entry that just went.
                 if seen != 0
@@ -255,7 +255,7 @@ impl Segments {
         self.find_all_in(self.segment(kept), stash, kept, found)
     }
 
-    /// As [`Segments::find_all`], for whoever knows the hash's segment.
+    /// As [`Segments::find_all`], for callers that know the hash's segment.
     #[inline]
     pub fn find_all_in<'a, R>(
         &'a self,

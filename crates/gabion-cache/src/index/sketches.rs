@@ -205,7 +205,7 @@ impl Sketches {
         let (least, most) = if count > 0 { bounds(count, FULL) } else { (0, 0) };
         self.least.store(least, Relaxed);
         self.most.store(most, Relaxed);
-        // Release: whoever is led to a sketch that was just made finds it filled.
+        // Release: a thread that is led to a sketch that was just made finds it filled.
         self.parts.store(Parts::of(count).to_bits(), Release);
     }
 
@@ -235,7 +235,8 @@ impl Sketches {
         if let (Some(into), Some(from)) = (self.strip.get(into), self.strip.get(last)) {
             sketch::merge(into, from);
         }
-        // Nobody is led there before it is given back. Release: whoever is led to the other one finds both merged.
+        // Nobody is led there before it is given back. Release: a thread that is led to the other one finds both
+        // merged.
         self.parts.store(Parts::of(last as u64).to_bits(), Release);
         self.strip.give(last);
         last as u64

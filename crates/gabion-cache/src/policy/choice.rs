@@ -6,10 +6,10 @@
 pub enum Policy {
     /// S3-FIFO's queues with a frequency sketch in place of its ghost queue.
     ///
-    /// New entries pass through a small queue (a ninth of the bytes) on probation. Whoever was hit there, or whose key
-    /// is known to the sketch as more frequent than the main queue's next victim, goes on to the main queue, a clock
-    /// with two bits. (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; Einziger, Friedman,
-    /// Manes, "`TinyLFU`: a highly efficient cache admission policy", 2017.)
+    /// New entries pass through a small queue (a ninth of the bytes) on probation. An entry that was hit there, or
+    /// whose key is known to the sketch as more frequent than the main queue's next victim, goes on to the main queue,
+    /// a clock with two bits. (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; Einziger,
+    /// Friedman, Manes, "`TinyLFU`: a highly efficient cache admission policy", 2017.)
     #[default]
     Sketch,
     /// Least recently used, exact: one order over the whole cache, unless [`CacheOptions::shards`] asks for more. Every

@@ -38,7 +38,7 @@ impl List {
         self.push_weighed(nodes, node, queue, nodes.weight(node));
     }
 
-    /// As [`List::push`], for whoever knows the weight.
+    /// As [`List::push`], for callers that know the weight.
     #[inline(always)]
     pub fn push_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, queue: u8, weight: u64) {
         nodes.set_queue(node, queue);
@@ -80,7 +80,7 @@ impl List {
         self.remove_weighed(nodes, node, nodes.weight(node));
     }
 
-    /// As [`List::remove`], for whoever knows the weight.
+    /// As [`List::remove`], for callers that know the weight.
     #[inline(always)]
     pub fn remove_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
         self.unlink(nodes, node);

@@ -45,7 +45,7 @@ pub(crate) trait Nodes {
     /// Which of the policy's queues the entry is in.
     fn queue(&self, node: Self::Node) -> u8;
     fn set_queue(&mut self, node: Self::Node, queue: u8);
-    /// How often the entry's key was asked for of late, whoever held it.
+    /// How often the entry's key was asked for of late, whichever entry held it.
     fn frequency(&self, node: Self::Node) -> u8;
     /// Changes when frequencies may have become less.
     fn era(&self) -> u32;

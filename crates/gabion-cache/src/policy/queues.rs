@@ -64,7 +64,7 @@ impl Queues {
         }
     }
 
-    /// As [`Queues::insert`], for whoever knows the weight.
+    /// As [`Queues::insert`], for callers that know the weight.
     #[inline(always)]
     pub fn insert_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
         match self {
@@ -104,8 +104,8 @@ impl Queues {
         }
     }
 
-    /// Lets go of whoever is next if that one, with its weight, `fits`, otherwise of the first that does among those
-    /// that come after, unless it was hit.
+    /// Evicts the next entry if it, with its weight, `fits`, otherwise the first that does among those that come after,
+    /// unless it was hit.
     #[inline]
     pub fn evict_like<N: Nodes>(
         &mut self,

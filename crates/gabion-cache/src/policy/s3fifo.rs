@@ -1,5 +1,5 @@
 //! S3-FIFO as published (Yang et al., SOSP 2023): a small queue of 10 %, a main queue, and the keys of those that left
-//! the small one in a ghost queue of 90 %, which whoever calls the policy keeps.
+//! the small one in a ghost queue of 90 %, which the policy's caller keeps.
 
 use super::list::List;
 use super::nodes::Nodes;

@@ -7,8 +7,8 @@ const SMALL: u8 = 0;
 const MAIN: u8 = 1;
 /// The small queue's share of the bytes: one in so many.
 const SMALL_SHARE: u64 = 9;
-/// Whoever was asked for more often than this and still loses is let in once in a while, so that nobody can keep a
-/// cache's content in place by learning which keys collide in the sketch.
+/// An entry that was asked for more often than this and still loses is let in once in a while, so that nobody can keep
+/// a cache's content in place by learning which keys collide in the sketch.
 const WARM: u8 = 5;
 const LET_IN: u64 = 128;
 
@@ -66,11 +66,11 @@ impl S3Sketch {
         self.rival = Rival::NOBODY;
     }
 
-    /// Lets go of whoever is next, if that one, with its weight, is `fit`; otherwise nobody goes.
+    /// Evicts the next entry if it, with its weight, is `fit`; otherwise none.
     #[inline(always)]
     pub fn evict<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<N::Node> {
         let victim = self.choose(nodes, fit);
-        // Whoever is next was just looked at, as the neighbour of one that left.
+        // The next entry was just looked at, as the neighbour of one that left.
         if let Some(next) = self.small.oldest() {
             nodes.foresee(nodes.node(next));
         }
@@ -157,7 +157,7 @@ impl S3Sketch {
         self.random.is_multiple_of(LET_IN)
     }
 
-    /// The main queue's clock: whoever was hit gets another round for each hit.
+    /// The main queue's clock: an entry that was hit gets another round for each hit.
     fn main_victim<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
         loop {
             let mut node = self.main.next_out(nodes)?;

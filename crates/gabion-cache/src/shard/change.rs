@@ -83,7 +83,8 @@ impl<'a> Locked<'a> {
     }
 
     /// Lets go of the second object of the key's entry, where there is no room for the new value beside it, but in its
-    /// place: nobody else has to go then. Whoever reads the key meanwhile looks again until the new value is there.
+    /// place: no other entry has to go then. A thread that reads the key meanwhile looks again until the new value is
+    /// there.
     #[cold]
     fn hollow_out(&mut self, request: &Request<'_>, id: Id) -> bool {
         let (entry, ground) = (self.entry(id), self.ground);
@@ -214,8 +215,8 @@ impl<'a> Locked<'a> {
     /// Puts an entry's payload as two objects, the second of which has `length` bytes.
     #[cold]
     fn put_split(&mut self, request: &Request<'_>, length: usize) -> Result<Place, Lack> {
-        if let Some(kept) = request.kept {
-            return self.put_head(request, kept);
+        if let Some(rest) = request.rest {
+            return self.put_head(request, rest);
         }
         let key = if request.value.len() == length { &[][..] } else { request.image.key };
         let pointer = match request.value {
@@ -322,7 +323,7 @@ impl<'a> Locked<'a> {
         let to = place.to_bits();
         self.with_cohort(priority, partition, |cohort, links| cohort.queues.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
-        if request.kept.is_some() {
+        if request.rest.is_some() {
             self.discard_head(id);
         } else {
             self.discard(id);

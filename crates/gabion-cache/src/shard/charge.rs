@@ -2,7 +2,7 @@
 
 use super::locked::Locked;
 use super::request::{Lack, Request};
-use super::shard::{Cohort, Held, Reason, partition_of};
+use super::shard::{AtHand, Cohort, Reason, partition_of};
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::entry::{Entry, stored};
 use crate::index::GHOST_BYTES;
@@ -243,7 +243,7 @@ impl Locked<'_> {
 
     #[inline]
     fn evict_like_from(&mut self, at: usize, request: &Request<'_>) -> bool {
-        let fits = |node: Held<'_>, _| makes_place_for(node.entry, request);
+        let fits = |node: AtHand<'_>, _| makes_place_for(node.entry, request);
         let found = self.with_cohort_at(at, |cohort, links| cohort.queues.evict_like(links, fits));
         let Some(node) = found else { return false };
         self.let_go(node, Some(Reason::Evicted));
@@ -255,7 +255,7 @@ impl Locked<'_> {
 fn makes_place_for(entry: Entry<'_>, request: &Request<'_>) -> bool {
     match (entry.rest(), request.layout.rest) {
         (None, None) => entry.stored() == request.layout.stored,
-        (None, Some(_)) if request.kept.is_some() => entry.stored() + INDEX_BYTES == request.fresh(),
+        (None, Some(_)) if request.rest.is_some() => entry.stored() + INDEX_BYTES == request.fresh(),
         // A slot does for its own class only, room beyond slots for all that is smaller.
         (Some((_, weight)), Some(rest)) if stored(rest) <= MOST_SLOT => weight == stored(rest),
         (Some((_, weight)), Some(rest)) => weight >= stored(rest),

@@ -1,7 +1,7 @@
 //! Keys whose values are being made, and whether they were changed meanwhile.
 //!
-//! Whoever makes a value takes a lease of its key first. A put, a removal, or a clear ends it, so that what is made of
-//! older facts is not stored after them. (Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013.)
+//! A caller that makes a value takes a lease of its key first. A put, a removal, or a clear ends it, so that what is
+//! made of older facts is not stored after them. (Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013.)
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub(crate) const ENDED: u64 = 0;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     /// By the whole hash: of two keys with one hash, a change of either ends the other's.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, LeaseOfKey>,
     last: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct LeaseOfKey {
     number: u64,
     table: u16,
 }
@@ -26,7 +26,7 @@ impl Leases {
     /// A new lease of a key. An older one of the same key has ended.
     pub fn take(&mut self, hash: u64, table: u16) -> u64 {
         self.last += 1;
-        self.held.insert(hash, Held { number: self.last, table });
+        self.held.insert(hash, LeaseOfKey { number: self.last, table });
         self.last
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard};
 
 use gabion_pile::{Place, Pointer, ReadBuf};
 
-use super::shard::{Cohort, Gone, Ground, Held, Links, Reason, Shard, State, cohort_at, partition_of};
+use super::shard::{AtHand, Cohort, Gone, Ground, Links, Reason, Shard, State, cohort_at, partition_of};
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
 use crate::policy::{Id, Policy};
@@ -127,7 +127,7 @@ impl<'a> Locked<'a> {
     /// Removes an entry, for its caller's reason.
     pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
         let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
-        let node = Held::new(&self.ground.pile, id);
+        let node = AtHand::new(&self.ground.pile, id);
         self.with_cohort(about.priority, partition, |cohort, links| cohort.queues.remove(links, node));
         self.let_go(node, reason);
     }
@@ -175,7 +175,7 @@ impl<'a> Locked<'a> {
     }
 
     /// Removes an entry that its policy has let go of.
-    pub fn let_go(&mut self, mut node: Held<'a>, reason: Option<Reason>) {
+    pub fn let_go(&mut self, mut node: AtHand<'a>, reason: Option<Reason>) {
         let (id, entry) = (node.id, node.entry);
         let weight = entry.stored() + INDEX_BYTES;
         if entry.due().is_some() {
@@ -238,7 +238,7 @@ impl<'a> Locked<'a> {
             let State { wheel, stash, .. } = &mut *self.state;
             let links = Links::with(self.shard, self.ground, stash);
             let Some(id) = wheel.next_due(&links, now, &mut steps) else { return (expired, steps == 0) };
-            // Whoever removes it takes it down again.
+            // What removes it takes it down again.
             wheel.hang(&links, id);
             self.expire_entry(id);
             expired += 1;

@@ -39,7 +39,7 @@ pub(crate) struct Request<'a> {
     pub priority: i8,
     pub when: When,
     /// Pointer and weight of the entry's second object, where the new entry takes it over.
-    pub kept: Option<(Pointer, u64)>,
+    pub rest: Option<(Pointer, u64)>,
     pub clock: &'a Arc<dyn Clock>,
     /// The key had a value when it was looked for. It may be gone by the time that there is room for the new one.
     pub met: Cell<bool>,
@@ -56,7 +56,7 @@ impl Request<'_> {
 
     /// What it weighs, except for what stays where it lies.
     pub fn fresh(&self) -> u64 {
-        self.weight() - self.kept.map_or(0, |(_, weight)| weight)
+        self.weight() - self.rest.map_or(0, |(_, weight)| weight)
     }
 
     /// Counts how it ended, and the key's value that was removed for it in vain.

@@ -38,7 +38,7 @@ impl Ground {
     /// Notes that the pile may have room that it had not: whatever removes an object or moves it says so.
     #[inline]
     pub fn note_freed(&self) {
-        // Release: whoever sees that more was freed finds it.
+        // Release: a thread that sees that more was freed finds it.
         self.freed.0.fetch_add(1, Release);
     }
 
@@ -97,7 +97,7 @@ pub enum Reason {
     Expired,
 }
 
-/// An entry that left, for whoever listens.
+/// An entry that left, for the listener.
 pub(crate) struct Gone {
     /// Its table's, whose number may be another's when it is told.
     pub record: Arc<Record>,
@@ -178,7 +178,7 @@ impl Shard {
         self.find_in(self.segments.segment(hash.kept()), state, ground, image, hash)
     }
 
-    /// As [`Shard::find`], for whoever knows the hash's segment.
+    /// As [`Shard::find`], for callers that know the hash's segment.
     #[inline]
     pub fn find_in<'a>(
         &'a self,
@@ -256,13 +256,13 @@ pub(crate) struct Links<'a, 's> {
 
 /// An entry at hand: where it lies, and where its cell does, once that was asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Held<'a> {
+pub(crate) struct AtHand<'a> {
     pub id: Id,
     pub entry: Entry<'a>,
     spot: Option<Spot<'a>>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> AtHand<'a> {
     #[inline]
     pub fn new(pile: &'a IndexedPile, id: Id) -> Self {
         Self { id, entry: Entry::at(pile, id), spot: None }
@@ -309,52 +309,52 @@ impl<'a, 's> Links<'a, 's> {
 }
 
 impl<'a> Nodes for Links<'a, '_> {
-    type Node = Held<'a>;
+    type Node = AtHand<'a>;
     #[inline(always)]
-    fn node(&self, id: Id) -> Held<'a> {
-        Held::new(self.pile, id)
+    fn node(&self, id: Id) -> AtHand<'a> {
+        AtHand::new(self.pile, id)
     }
     #[inline(always)]
-    fn id(&self, node: Held<'a>) -> Id {
+    fn id(&self, node: AtHand<'a>) -> Id {
         node.id
     }
     #[inline(always)]
-    fn links(&self, node: Held<'a>) -> (Id, Id) {
+    fn links(&self, node: AtHand<'a>) -> (Id, Id) {
         node.entry.links()
     }
     #[inline(always)]
-    fn set_newer(&mut self, node: Held<'a>, newer: Id) {
+    fn set_newer(&mut self, node: AtHand<'a>, newer: Id) {
         node.entry.set_newer(newer);
     }
     #[inline(always)]
-    fn set_older(&mut self, node: Held<'a>, older: Id) {
+    fn set_older(&mut self, node: AtHand<'a>, older: Id) {
         node.entry.set_older(older);
     }
     #[inline(always)]
-    fn weight(&self, node: Held<'a>) -> u64 {
+    fn weight(&self, node: AtHand<'a>) -> u64 {
         node.entry.stored() + crate::budget::INDEX_BYTES
     }
     #[inline(always)]
-    fn hits(&self, node: &mut Held<'a>) -> u8 {
+    fn hits(&self, node: &mut AtHand<'a>) -> u8 {
         Segments::cell(self.stash, node.spot(self.shard, self.stash)).hits()
     }
     #[inline(always)]
-    fn set_hits(&mut self, node: &mut Held<'a>, hits: u8) {
+    fn set_hits(&mut self, node: &mut AtHand<'a>, hits: u8) {
         let cell = Segments::cell(self.stash, node.spot(self.shard, self.stash));
         if cell.hits() != hits {
             cell.set_hits(hits);
         }
     }
     #[inline(always)]
-    fn queue(&self, node: Held<'a>) -> u8 {
+    fn queue(&self, node: AtHand<'a>) -> u8 {
         node.entry.queue()
     }
     #[inline(always)]
-    fn set_queue(&mut self, node: Held<'a>, queue: u8) {
+    fn set_queue(&mut self, node: AtHand<'a>, queue: u8) {
         node.entry.set_queue(queue);
     }
     #[inline(always)]
-    fn frequency(&self, node: Held<'a>) -> u8 {
+    fn frequency(&self, node: AtHand<'a>) -> u8 {
         self.shard.sketches.frequency(node.entry.kept())
     }
     #[inline(always)]
@@ -362,7 +362,7 @@ impl<'a> Nodes for Links<'a, '_> {
         self.shard.sketches.era()
     }
     #[inline(always)]
-    fn mark(&self, node: &mut Held<'a>) -> u64 {
+    fn mark(&self, node: &mut AtHand<'a>) -> u64 {
         self.shard.segments.mark(node.entry.kept(), node.spot(self.shard, self.stash))
     }
     #[inline(always)]
@@ -370,11 +370,11 @@ impl<'a> Nodes for Links<'a, '_> {
         self.shard.segments.is_unhit(Place::from_bits(id), mark)
     }
     #[inline(always)]
-    fn hash(&self, node: Held<'a>) -> u64 {
+    fn hash(&self, node: AtHand<'a>) -> u64 {
         node.entry.kept()
     }
     #[inline]
-    fn foresee(&self, node: Held<'a>) {
+    fn foresee(&self, node: AtHand<'a>) {
         let (newer, kept) = (node.entry.links().0, node.entry.kept());
         self.shard.segments.prefetch(kept);
         self.shard.sketches.prefetch(kept);

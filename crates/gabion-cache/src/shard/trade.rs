@@ -4,7 +4,7 @@ use gabion_pile::Place;
 
 use super::locked::Locked;
 use super::request::Request;
-use super::shard::{Held, Links, Reason, State};
+use super::shard::{AtHand, Links, Reason, State};
 use crate::entry::Entry;
 use crate::index::{Segments, Unit};
 use crate::policy::Policy;
@@ -97,16 +97,16 @@ impl<'a> Locked<'a> {
     /// Has a cohort's policy let go of an entry: of one whose slot the put could have, where there is no other; of any,
     /// where it is bytes that are short.
     #[inline(always)]
-    fn who_goes(&mut self, at: usize, request: &Request<'_>, short: bool) -> Option<Held<'a>> {
+    fn who_goes(&mut self, at: usize, request: &Request<'_>, short: bool) -> Option<AtHand<'a>> {
         let State { stash, cohorts, .. } = &mut *self.state;
         let mut links = Links::with(self.shard, self.ground, stash);
-        let fits = |node: Held<'_>, weight| !short || weight == request.weight() && node.entry.rest().is_none();
+        let fits = |node: AtHand<'_>, weight| !short || weight == request.weight() && node.entry.rest().is_none();
         cohorts[at].queues.evict_like(&mut links, fits)
     }
 
     /// Removes an entry that the policy of the put's cohort has let go of.
     #[cold]
-    fn let_it_go(&mut self, at: usize, request: &Request<'_>, node: Held<'a>) {
+    fn let_it_go(&mut self, at: usize, request: &Request<'_>, node: AtHand<'a>) {
         let cohort = &self.state.cohorts[at];
         if cohort.queues.is_empty() {
             for ledger in request.record.own.iter().chain([&self.ground.ledger]) {
