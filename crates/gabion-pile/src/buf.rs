@@ -50,8 +50,7 @@ pub(crate) const LONG: usize = 8 << 10;
 /// How much of them is copied all the same: what says where the rest belongs.
 pub(crate) const BEGINNING: usize = 1 << 10;
 
-/// Which run a payload over 1 MiB lay in, known by whoever does not hold it. No other is equal to it, even when it is
-/// gone.
+/// Which run a payload over 1 MiB lay in, known without holding it. No other is equal to it, even when it is gone.
 #[derive(Debug, Clone)]
 pub struct RunIdentity(Weak<ChargedRun>);
 

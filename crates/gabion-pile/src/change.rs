@@ -209,7 +209,7 @@ impl Inner {
         let header = guest_header(kind, at);
         let commit = GuestHeader::new(payload.length, owner);
         payload.reuse((&block, header + 1), (&block, header, commit.0));
-        self.moved += 1;
+        self.away += 1;
         Ok(Word::away(generation, at, reserved))
     }
 
@@ -248,9 +248,9 @@ impl Inner {
     ) -> Result<(), HeapError> {
         let State::Inline { reserved, pinned, .. } = word.state() else { unreachable!("the caller saw it inline") };
         let (capacity, at, length) = (slot.capacity(), slot.at.word(), payload.length);
-        if pinned || self.keeps || !sits_well(length, capacity, reserved) {
+        if pinned || self.writes_beside || !sits_well(length, capacity, reserved) {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
-            let fits = !pinned && !self.keeps && length <= capacity;
+            let fits = !pinned && !self.writes_beside && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? {
                 if pinned {
                     self.pins.orphan(Pinned::Body(slot.at));
@@ -283,9 +283,9 @@ impl Inner {
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
         // What has got a run stays there: the run was charged for it, and the chunk may be short of the few bytes more.
-        if pinned || self.keeps || payload.run.is_some() || !sits_well(length, capacity, reserved) {
+        if pinned || self.writes_beside || payload.run.is_some() || !sits_well(length, capacity, reserved) {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
-            let fits = !pinned && !self.keeps && length <= capacity;
+            let fits = !pinned && !self.writes_beside && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? {
                 self.free_guest(ground, at);
                 return Ok(());
@@ -408,7 +408,7 @@ impl Inner {
     /// Frees a payload's place outside its slot; a pinned one is left to its views.
     pub fn free_guest(&mut self, ground: Ground<'_>, at: Loc) {
         let guest = Guest::find(ground, at);
-        self.moved -= 1;
+        self.away -= 1;
         if guest.read_header().is_pinned() {
             self.pins.orphan(guest.pinned());
         } else {

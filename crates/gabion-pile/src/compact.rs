@@ -31,7 +31,7 @@ impl Pile {
             let mut payload = Vec::new();
             for (number, page, class) in pages {
                 let mut locked = shard.lock();
-                if locked.moved > 0 {
+                if locked.away > 0 {
                     self.compact_page(&mut locked, number, page, class, &mut payload);
                 }
             }
@@ -73,7 +73,7 @@ impl Pile {
     /// stays out, and what is empty goes back all the same, because nobody needs that more.
     fn pages_to_look_at(inner: &Inner) -> Vec<(u32, usize, usize)> {
         let mut pages = Vec::new();
-        if inner.moved > 0 && make_room(&mut pages, inner.heap.counts().slot_pages as usize).is_ok() {
+        if inner.away > 0 && make_room(&mut pages, inner.heap.counts().slot_pages as usize).is_ok() {
             pages.extend(inner.heap.slot_pages());
         }
         pages

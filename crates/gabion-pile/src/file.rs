@@ -215,7 +215,7 @@ impl Pile {
         for (number, locked) in all.iter_mut().enumerate() {
             locked.heap = Heap::new(number as u32, |floor| Word::free(floor).0);
             locked.large.leave();
-            (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
+            (locked.objects, locked.used_bytes, locked.away) = (0, 0, 0);
         }
         // SAFETY: all writers' locks are held, and their heaps have no blocks from now on. There is no view, whose
         // slices are the only ones of blocks, and nobody has a run: of those there were, the tables have just been

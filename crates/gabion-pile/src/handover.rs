@@ -28,7 +28,7 @@ impl IndexedPile {
         let Some(block) = self.blocks.block(loc.number()).filter(|_| words <= MAX_SLOT_WORDS) else { return false };
         let Some(shard) = self.shards().get(shard_of(block) as usize) else { return false };
         let mut locked = shard.lock();
-        if locked.keeps {
+        if locked.writes_beside {
             return false;
         }
         let at = loc.word();
@@ -44,7 +44,7 @@ impl IndexedPile {
             return false;
         }
         let commit = Word::inline(generation, payload.len(), false, locked.next_version());
-        // Who still copies the old payload finds another generation, as after a removal.
+        // A reader that still copies the old payload finds another generation, as after a removal.
         overwrite((&block, at + 1), payload, Word::busy(generation).0, (&block, at, commit.0));
         self.blocks.raise_generation_floor(loc.number(), generation);
         locked.used_bytes = locked.used_bytes + payload.len() as u64 - length as u64;

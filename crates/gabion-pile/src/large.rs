@@ -70,7 +70,7 @@ pub(crate) fn owner_of(number: u64) -> Option<(u32, u32)> {
     number.checked_sub(1).map(|number| ((number >> 32) as u32, number as u32))
 }
 
-/// The runs of one shard, which are immutable and shared with whoever reads them.
+/// The runs of one shard, which are immutable and shared with their readers.
 #[derive(Debug)]
 pub(crate) struct LargeTable {
     shard: u32,
@@ -139,7 +139,7 @@ impl LargeTable {
         *self = Self::new(self.shard);
     }
 
-    /// Takes all runs out. Whoever drops them last unmaps them: not under a lock.
+    /// Takes all runs out. The last drop of each unmaps it: not under a lock.
     pub fn take_all(&mut self) -> Self {
         let all = std::mem::replace(self, Self::new(self.shard));
         all.runs.iter().flatten().for_each(|run| run.own(None));
@@ -155,11 +155,11 @@ impl LargeTable {
         (0..).zip(&self.runs).filter_map(|(index, run)| Some((index, run.as_ref()?)))
     }
 
-    /// Takes a run out. Whoever drops it last unmaps it: not under a lock.
+    /// Takes a run out. Its last drop unmaps it: not under a lock.
     pub fn free(&mut self, index: u32) -> Option<Arc<ChargedRun>> {
         let run = self.runs.get_mut(index as usize).and_then(Option::take);
         debug_assert!(run.is_some(), "a word names a run in use");
-        // Nothing leads to it any more: whoever opens its file lets it go.
+        // Nothing leads to it any more: the next opening of its file lets it go.
         if let Some(run) = &run {
             run.own(None);
         }

@@ -1,4 +1,4 @@
-//! Long payloads that are copied once, by whoever knows from their beginning where they belong.
+//! Long payloads that are copied once, by readers that know from their beginning where they belong.
 //!
 //! A reader who is given a copy makes another of it, in memory of its own. That is cheap as long as the first copy is
 //! still in the processor's nearest caches, which a long payload does not fit into.

@@ -106,8 +106,8 @@ impl Pile {
     pub(crate) fn over(blocks: BlockSet, budget: Arc<Budget>, shards: usize) -> Result<Self, BlockError> {
         let mut room = Vec::new();
         room.try_reserve_exact(shards).map_err(|_| BlockError::out_of_memory(shards * size_of::<Shard>()))?;
-        let keeps = blocks.file().is_some();
-        room.extend((0..shards as u32).map(|number| Shard::new(number, keeps)));
+        let writes_beside = blocks.file().is_some();
+        room.extend((0..shards as u32).map(|number| Shard::new(number, writes_beside)));
         let shards = room.into_boxed_slice();
         let (leaving, root) = (AtomicBool::new(false), AtomicU64::new(0));
         Ok(Self { blocks, budget, turns: Turns::default(), shards, leaving, root })
@@ -435,8 +435,8 @@ impl Pile {
         let ground = self.ground();
         for shard in &self.shards {
             let mut locked = shard.lock();
-            // In a file, whoever opens it must find that each object is there or is not.
-            if locked.keeps || !locked.pins.is_empty() {
+            // In a file, the process that opens it must find that each object is there or is not.
+            if locked.writes_beside || !locked.pins.is_empty() {
                 let runs = self.remove_each(&mut locked);
                 // Unmapping takes its time: not under the lock, here and below.
                 drop(locked);
@@ -447,7 +447,7 @@ impl Pile {
             locked.heap.slot_blocks().for_each(|number| self.end_generation(number));
             locked.heap.clear(ground);
             let runs = locked.large.take_all();
-            (locked.objects, locked.used_bytes, locked.moved, locked.crowded) = (0, 0, 0, false);
+            (locked.objects, locked.used_bytes, locked.away, locked.crowded) = (0, 0, 0, false);
             drop(locked);
             drop(runs);
         }
@@ -535,7 +535,7 @@ impl Pile {
             stats.objects += locked.objects;
             stats.used_bytes += locked.used_bytes;
             stats.blocks += counts.blocks;
-            stats.away_objects += locked.moved;
+            stats.away_objects += locked.away;
             stats.large_objects += locked.large.count;
         }
         stats.reserved_bytes = self.budget.used();

@@ -114,7 +114,7 @@ fn unchanged<W: Words, const N: usize>(guards: [(&W, usize, u64); N]) -> bool {
 /// would go unnoticed by a reader that comes between the first two steps: every value it saw is the same afterwards.
 #[inline]
 pub fn second_guard<M: Memory>(first: (&M, usize, u64), second: (&M, usize)) -> Option<u64> {
-    // Acquire: pairs with `disturb`; whoever sees its value also sees the change of the first guard before it.
+    // Acquire: pairs with `disturb`; a reader that sees its value also sees the change of the first guard before it.
     let value = second.0.load(second.1, Acquire);
     // Acquire: if the first guard is back to its value, the payload that it was committed with is seen too.
     (first.0.load(first.1, Acquire) == first.2).then_some(value)
@@ -134,10 +134,10 @@ pub fn disturb<M: Memory>(guard: (&M, usize), value: u64) {
 /// stored earlier by this thread or under the same lock. Then commits `word`.
 #[inline]
 pub fn reuse<M: Memory>(payload: (&M, usize), bytes: &[u8], commit: (&M, usize, u64)) {
-    // Release: whoever sees a byte of this payload sees the guard that was changed when the room became free.
+    // Release: a reader that sees a byte of this payload sees the guard that was changed when the room became free.
     M::fence(Release);
     payload.0.copy_in(payload.1, bytes);
-    // Release: whoever sees the commit sees the payload.
+    // Release: a reader that sees the commit sees the payload.
     commit.0.store(commit.1, commit.2, Release);
 }
 

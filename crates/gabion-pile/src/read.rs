@@ -42,8 +42,8 @@ impl Pile {
         self.read_well_filled(pointer, buf).map(|length| &buf.bytes[..length])
     }
 
-    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. For whoever
-    /// has found that a [`Pile::read_brief`] does not tell.
+    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. To be called
+    /// after [`Pile::read_brief`] did not tell.
     ///
     /// # Errors
     /// As [`Pile::read`].
@@ -297,7 +297,7 @@ impl Pile {
     /// # Errors
     /// As [`Pile::read`]; the object stays then.
     pub fn pop<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
-        // Who removes an object needs all of it.
+        // A caller that removes an object needs all of it.
         buf.leave_nothing();
         loop {
             self.read(pointer, buf)?;
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Who makes another payload of one must not store it over what came between.
+    /// A caller that makes another payload of one must not store it over what came between.
     #[test]
     fn a_payload_is_replaced_if_it_is_still_what_was_read() {
         let path = std::env::temp_dir().join(format!("gabion-unchanged-{}.pile", std::process::id()));

@@ -165,7 +165,7 @@ impl Finding<'_> {
                 length
             }
             State::Away { at: guest, .. } => {
-                self.locked.moved += 1;
+                self.locked.away += 1;
                 self.find_guest(at, guest)?
             }
             State::Large { index } => self.find_run(at, index)?,

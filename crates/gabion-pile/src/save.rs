@@ -58,9 +58,9 @@ impl Pile {
     /// Saves the pile, as it is at one moment of the call, in a file that [`Pile::open`] opens: with all objects under
     /// their pointers, and the root. The pile stays where it is, in memory or in a file of its own.
     ///
-    /// The file is written aside and gets its name when it is complete and on the disk: whoever looks there finds the
-    /// one before or the new one. It may replace a pile's file that nobody has open to write; who reads the old one
-    /// reads on.
+    /// The file is written aside and gets its name when it is complete and on the disk: a process that looks there
+    /// finds the one before or the new one. It may replace a pile's file that nobody has open to write; a process that
+    /// reads the old one reads on.
     ///
     /// ```
     /// use gabion_pile::{OpenOptions, Pile, ReadBuf};

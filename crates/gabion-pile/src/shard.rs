@@ -17,7 +17,7 @@ pub(crate) struct Shard {
     objects: AtomicU64,
 }
 
-/// What the lock guards. `objects = inline + moved + large.count`.
+/// What the lock guards. `objects = inline + away + large.count`.
 pub(crate) struct Inner {
     pub heap: Heap,
     pub large: LargeTable,
@@ -27,21 +27,22 @@ pub(crate) struct Inner {
     /// Bytes of all payloads.
     pub used_bytes: u64,
     /// Objects whose payload lies in another slot or in a chunk.
-    pub moved: u64,
-    /// A payload is never overwritten where it lies, so that whoever opens the pile's file finds the old one or the new
-    /// one.
-    pub keeps: bool,
+    pub away: u64,
+    /// A payload is never overwritten where it lies, so that a process that opens the pile's file finds the old one or
+    /// the new one.
+    pub writes_beside: bool,
     /// No page could be cleared of chunks, and none was freed since.
     pub crowded: bool,
     version: u32,
 }
 
 impl Shard {
-    pub fn new(number: u32, keeps: bool) -> Self {
+    pub fn new(number: u32, writes_beside: bool) -> Self {
         let heap = Heap::new(number, |floor| Word::free(floor).0);
         // The first key of a table of the standard library's comes from the system.
         let (large, pins) = out_of_cancels_reach(|| (LargeTable::new(number), Pins::default()));
-        let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, keeps, crowded: false, version: 0 };
+        let inner =
+            Inner { heap, large, pins, objects: 0, used_bytes: 0, away: 0, writes_beside, crowded: false, version: 0 };
         Self { inner: Biased::new(inner), objects: AtomicU64::new(0) }
     }
 

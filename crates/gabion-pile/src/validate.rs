@@ -10,14 +10,14 @@ use crate::pile::Pile;
 use crate::shard::Inner;
 use crate::word::{State, Word};
 
-/// Objects, payload bytes and moved objects.
+/// Objects, payload bytes and objects that are away.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally(u64, u64, u64);
 
 impl Pile {
-    /// Walks everything and checks the equations: every heap's own; objects, bytes and moved objects as counted; each
-    /// payload that is away names its slot; no generation above its block's floor. Locks one
-    /// shard after the other; meant for tests. Linear in the pile.
+    /// Walks everything and checks the equations: every heap's own; objects, bytes and objects that are away as
+    /// counted; each payload that is away names its slot; no generation above its block's floor. Locks one shard after
+    /// the other; meant for tests. Linear in the pile.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -31,9 +31,9 @@ impl Pile {
                     self.validate_slot(&locked, Loc::new(number, word), &mut found)?;
                 }
             }
-            let counted = Tally(locked.objects, locked.used_bytes, locked.moved);
+            let counted = Tally(locked.objects, locked.used_bytes, locked.away);
             if found != counted {
-                return Err(Invalid(format!("objects, bytes, moved: found {found:?}, counted {counted:?}")));
+                return Err(Invalid(format!("objects, bytes, away: found {found:?}, counted {counted:?}")));
             }
         }
         Ok(())
