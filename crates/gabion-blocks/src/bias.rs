@@ -36,7 +36,7 @@ pub struct Biased<T> {
     /// The desk of the thread that the lock leans to, or null. Changed by the gate's holder only.
     owner: AtomicPtr<Desk>,
     /// Held by everybody who is inside, except for the owner.
-    gate: Mutex<Row>,
+    gate: Mutex<Streak>,
     value: UnsafeCell<T>,
 }
 
@@ -45,8 +45,8 @@ unsafe impl<T: Send> Sync for Biased<T> {}
 // SAFETY: the value goes along; desks are never freed, and any thread may use them.
 unsafe impl<T: Send> Send for Biased<T> {}
 
-/// Who took the lock last, and how many times in a row.
-struct Row {
+/// Which thread took the lock last, and how many times in a row.
+struct Streak {
     last: *const Desk,
     length: u32,
     /// The length from which on the lock leans, and the most that it becomes.
@@ -55,7 +55,7 @@ struct Row {
 }
 
 // SAFETY: the pointer is compared only.
-unsafe impl Send for Row {}
+unsafe impl Send for Streak {}
 
 /// The right to the value of a [`Biased`] lock. Its thread's own: it is neither shared nor sent.
 ///
@@ -78,7 +78,7 @@ pub struct BiasedGuard<'a, T> {
 /// How the holder came in, and goes out.
 enum Way<'a> {
     Leaning(&'static Desk),
-    Gate { _held: MutexGuard<'a, Row> },
+    Gate { _held: MutexGuard<'a, Streak> },
 }
 
 impl<T> Biased<T> {
@@ -93,7 +93,7 @@ impl<T> Biased<T> {
     }
 
     fn with_rows(value: T, needed: u32, longest: u32) -> Self {
-        let gate = Mutex::new(Row::new(needed, longest));
+        let gate = Mutex::new(Streak::new(needed, longest));
         Self { owner: AtomicPtr::new(ptr::null_mut()), gate, value: UnsafeCell::new(value) }
     }
 
@@ -106,7 +106,7 @@ impl<T> Biased<T> {
         // SAFETY: the caller's duty; each field is written once, and none is read before all are.
         unsafe {
             (&raw mut (*at).owner).write(AtomicPtr::new(ptr::null_mut()));
-            (&raw mut (*at).gate).write(Mutex::new(Row::new(FIRST_ROW, LONGEST_ROW_OF_OWN)));
+            (&raw mut (*at).gate).write(Mutex::new(Streak::new(FIRST_ROW, LONGEST_ROW_OF_OWN)));
             write(UnsafeCell::raw_get(&raw const (*at).value));
         }
     }
@@ -143,11 +143,11 @@ impl<T> Biased<T> {
         let desk = desk.filter(|&desk| {
             ptr::eq(self.owner.load(Ordering::Relaxed), desk) && desk.inside.load(Ordering::Relaxed) == 0
         })?;
-        // Release: what the thread did inside of another lock, which it has left, comes before. Whoever has withdrawn
-        // that one may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
+        // Release: what the thread did inside of another lock, which it has left, comes before. A thread that has
+        // withdrawn that one may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
         desk.inside.store(self.address(), Ordering::Release);
-        // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds
-        // us inside.
+        // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or the thread that
+        // withdrew it finds us inside.
         light_fence();
         // Acquire: what is guarded is used after this look.
         if ptr::eq(self.owner.load(Ordering::Acquire), desk) {
@@ -167,35 +167,35 @@ impl<T> Biased<T> {
     }
 
     /// Takes the gate and makes the lock upright.
-    fn gate(&self) -> MutexGuard<'_, Row> {
-        let mut row = lock(&self.gate);
+    fn gate(&self) -> MutexGuard<'_, Streak> {
+        let mut streak = lock(&self.gate);
         // Relaxed: the gate orders its changes.
         let owner = self.owner.load(Ordering::Relaxed);
         // SAFETY: desks are never freed.
         if let Some(owner) = unsafe { owner.as_ref() } {
             self.withdraw(owner);
-            (row.last, row.length) = (ptr::null(), 0);
-            row.needed = (2 * row.needed).min(row.longest);
+            (streak.last, streak.length) = (ptr::null(), 0);
+            streak.needed = (2 * streak.needed).min(streak.longest);
         }
-        row
+        streak
     }
 
     #[cold]
     fn lock_gate(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
-        let mut row = self.gate();
+        let mut streak = self.gate();
         // A desk that says already where its thread is cannot say two places: then the lock leans a time later.
         let free = |desk: &&'static Desk| desk.inside.load(Ordering::Relaxed) == 0;
-        if row.lengthen(desk)
+        if streak.lengthen(desk)
             && let Some(desk) = desk.or_else(desk::take).filter(free)
         {
             // From here on the holder is inside as the owner, and must say so before the gate is open: its own next
             // look would let it in a second time, and another thread would not wait for it. The gate orders both for
-            // whoever has it next. Release: as in `lean_from`.
+            // its next holder. Release: as in `lean_from`.
             desk.inside.store(self.address(), Ordering::Release);
             self.owner.store(ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
             return self.guard(Way::Leaning(desk));
         }
-        self.guard(Way::Gate { _held: row })
+        self.guard(Way::Gate { _held: streak })
     }
 
     /// Makes the lock upright and waits until its owner is outside. For the gate's holder.
@@ -210,7 +210,7 @@ impl<T> Biased<T> {
     }
 }
 
-impl Row {
+impl Streak {
     /// Nobody took the lock yet.
     fn new(needed: u32, longest: u32) -> Self {
         // Asked here and not by the first who needs to know: the system's first answer takes it milliseconds in a
@@ -222,11 +222,11 @@ impl Row {
     /// Counts that the thread of `desk` holds the gate once more; true when the lock should lean to it from now on.
     fn lengthen(&mut self, desk: Option<&'static Desk>) -> bool {
         let desk = desk.map_or(ptr::null(), ptr::from_ref);
-        // A thread without a desk cannot be told from another one. It is given one when there was a row of such.
+        // A thread without a desk cannot be told from another one. It is given one when there was a streak of such.
         if !ptr::eq(self.last, desk) {
             (self.last, self.length) = (desk, 0);
         }
-        // Where no lock can lean, threads never get a desk, and the row never ends.
+        // Where no lock can lean, threads never get a desk, and the streak never ends.
         self.length = self.length.saturating_add(1);
         if self.length < self.needed || !can_fence_heavily() {
             return false;
@@ -242,7 +242,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
     fn deref(&self) -> &T {
         // SAFETY: the guard is the right to the value. A holder by way of the gate waited until the owner was outside
         // and keeps others from the gate, and the owner out: it is refused as long as the lock is not its own. The
-        // owner, by its desk, is waited for by whoever withdraws the lock.
+        // owner, by its desk, is waited for by each thread that withdraws the lock.
         unsafe { &*self.lock.value.get() }
     }
 }

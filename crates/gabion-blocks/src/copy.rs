@@ -9,7 +9,7 @@
 //! move 16 bytes each, and 32 of what is long. Tools that watch each access of memory do not see these: Miri gets the
 //! loops that other processors have, and so does who builds with `--cfg portable` (see `make sanitize`).
 //!
-//! Whoever knows early what it will read or write asks for it by [`prefetch`].
+//! Code that knows early what it will read or write asks for it by [`prefetch`].
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;

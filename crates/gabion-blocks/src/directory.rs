@@ -140,7 +140,7 @@ impl Owner {
     /// Enters a block under a number that nothing has.
     pub(crate) fn enter_as(&self, number: u32, address: usize) {
         debug_assert_eq!(address % BLOCK_BYTES, 0);
-        // Release: whoever finds the entry also sees what was written to the block before.
+        // Release: a thread that finds the entry also sees what was written to the block before.
         self.directory().entries[number as usize].store(address as u64 | u64::from(self.number), Ordering::Release);
     }
 
@@ -166,8 +166,8 @@ impl Owner {
     /// See [`BlockSet::generation_floor`](crate::BlockSet::generation_floor).
     #[inline]
     pub(crate) fn floor(&self, number: u32) -> u32 {
-        // Relaxed: whoever raised it did so under the lock that the asker holds, or through which the number changed
-        // hands.
+        // Relaxed: the thread that raised it did so under the lock that the asker holds, or through which the number
+        // changed hands.
         self.directory().floors[number as usize].load(Ordering::Relaxed)
     }
 

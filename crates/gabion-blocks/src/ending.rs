@@ -1,7 +1,7 @@
 //! What a thread does at its end, noted without ending the process.
 //!
 //! A thread's variable that has a destructor is noted at its first use. The C library takes memory from malloc for the
-//! note, and where there is none it ends the process. So whoever has such a variable asks here first, and does without
+//! note, and where there is none it ends the process. So code with such a variable asks here first, and does without
 //! it.
 
 use std::cell::Cell;

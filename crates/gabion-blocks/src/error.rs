@@ -60,7 +60,7 @@ pub enum BlockError {
         /// Whether requests that came before it waited to the end, too: those are served first.
         behind: bool,
     },
-    /// Whoever waited for room was told to stop.
+    /// The caller, which waited for room, was told to stop.
     Interrupted,
     /// The operating system has no more memory, and the pool has given back all that was idle.
     NoMemory {

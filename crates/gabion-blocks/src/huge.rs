@@ -20,7 +20,7 @@ use crate::{PAGE_BYTES, SYSTEM_PAGE};
 
 /// A huge page is worth this many times the first touch of the same bytes in small pages. What it saves in address
 /// translation is paid back within a few reads of each object; and on a virtual machine a first touch may be dear
-/// because the host has to find memory, which whoever touches it first pays for, in small pages or large ones.
+/// because the host has to find memory, which the thread that touches it first pays for, in small pages or large ones.
 const WORTH: u32 = 4;
 
 /// How many mappings go without after a first touch that was too dear, and at most after many in a row.

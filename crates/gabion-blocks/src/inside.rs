@@ -1,7 +1,7 @@
 //! Whether this thread is inside gabion's own books.
 //!
 //! gabion may stand under a program's `malloc`. Then a `Vec` of ours that grows while one of our locks is held would
-//! come back to us for its memory, and wait for that lock for ever. So whoever takes memory from `malloc` with a lock
+//! come back to us for its memory, and wait for that lock for ever. So code that takes memory from `malloc` with a lock
 //! of the pool held says so here first, and an allocator that is built on gabion serves such requests from the system.
 
 use std::cell::Cell;

@@ -24,9 +24,9 @@ const _: () = assert!(2 * HUGE_PAGE == BLOCK_BYTES);
 ///
 /// A block stays in the set until the set is dropped, because readers that take no lock may still look at it; its
 /// *memory* goes back earlier: by [`BlockSet::decommit`] at once, or by [`BlockSet::release`] when the pool's policy
-/// has no use for it, unless it is taken for use again before. Whoever knows that nobody looks gives a block back
-/// whole, by [`BlockSet::give_back`]. What the set holds counts apart from the pool's buffers and draws on none of the
-/// pool's limits.
+/// has no use for it, unless it is taken for use again before. An owner that knows that no reader looks gives a block
+/// back whole, by [`BlockSet::give_back`]. What the set holds counts apart from the pool's buffers and draws on none of
+/// the pool's limits.
 pub struct BlockSet {
     owner: Owner,
     pool: Pool,

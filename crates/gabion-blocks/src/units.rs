@@ -47,8 +47,8 @@ impl<const N: usize> UnitTable<N> {
         unsafe { unit.as_ref() }
     }
 
-    /// Has a place lead to the words of a block of the set from word `first` on; whoever finds them there finds what
-    /// was written to them before.
+    /// Has a place lead to the words of a block of the set from word `first` on; a thread that finds them there finds
+    /// what was written to them before.
     ///
     /// # Panics
     /// When there is no such place, the block is not the set's, or the words do not lie in it.
@@ -59,10 +59,10 @@ impl<const N: usize> UnitTable<N> {
         self.units[place].store(ptr::from_ref(unit).cast_mut(), Ordering::Release);
     }
 
-    /// Has a place lead nowhere, and returns what it led to. Who looked it up before may still use that.
+    /// Has a place lead nowhere, and returns what it led to. A thread that looked it up before may still use that.
     pub fn clear(&self, place: usize) -> Option<&[AtomicU64; N]> {
         let unit = self.get(place)?;
-        // Relaxed: what the words are used for next is told by whoever uses them.
+        // Relaxed: what the words are used for next is told by the code that uses them.
         self.units[place].store(ptr::null_mut(), Ordering::Relaxed);
         Some(unit)
     }

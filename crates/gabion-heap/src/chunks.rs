@@ -402,8 +402,8 @@ impl Chunks {
         }
     }
 
-    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Whoever has left
-    /// a chunk may write to its room until then.
+    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. A thread that
+    /// has left a chunk may write to its room until then.
     ///
     /// # Errors
     /// [`HeapError::NotTaken`] when it is free or left already: a double free, found exactly.

@@ -18,7 +18,8 @@ pub enum Kind {
 }
 
 /// `stamp (32 bits) | check (22) | class (8) | kind (2)`, changed by its shard's writer and compared by readers. The
-/// check follows from class and kind; whoever finds a block in a file sees by it that they are what was written.
+/// check follows from class and kind; the process that finds a block in a file sees by it that they are what was
+/// written.
 ///
 /// The *stamp* rises whenever something in the page that was pointed to from elsewhere becomes free, and whenever
 /// the page is put to another use: a reader that finds the same descriptor after its copy as before it has read
@@ -105,7 +106,7 @@ pub(crate) const SHARD_WORD: usize = PAGES_PER_BLOCK;
 pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
 
 /// The word of a block's header above whose generation no pointer into the block has one, but those into its pages in
-/// use. For whoever finds the block in a file.
+/// use. For the process that finds the block in a file.
 pub const FLOOR_WORD: usize = PAGES_PER_BLOCK + 3;
 const _: () = assert!(FLOOR_WORD < BLOCK_HEADER_WORDS);
 

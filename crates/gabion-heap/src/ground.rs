@@ -18,9 +18,9 @@ pub struct Ground<'a> {
     pub turns: &'a Turns,
 }
 
-/// How often any page of an owner was put to another use. Whoever finds it unchanged after a copy has found every page
-/// in the use that it had before the copy; for whoever does not want to look at a page's descriptor, which may lie on a
-/// line of memory that nobody has looked at for long. On a line of its own, which hardly ever changes.
+/// How often any page of an owner was put to another use. A reader that finds it unchanged after a copy has found every
+/// page in the use that it had before the copy; for readers that do not want to look at a page's descriptor, which may
+/// lie on a line of memory that no thread has looked at for long. On a line of its own, which hardly ever changes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Turns(AtomicU64);
@@ -36,7 +36,8 @@ impl Turns {
     /// Whether the number is still what it was, after a copy and an acquire fence.
     #[inline(always)]
     pub fn stands(&self, before: u64) -> bool {
-        // Relaxed: who copied what was written after a turn finds the turn, because of the fences here and there.
+        // Relaxed: a reader that copied what was written after a turn finds the turn, because of the fences here and
+        // there.
         self.0.load(Relaxed) == before
     }
 }
@@ -49,8 +50,8 @@ pub fn shard_of(block: Block<'_>) -> u32 {
 
 /// Writes a page's descriptor for its next use.
 pub(crate) fn turn_page(ground: Ground<'_>, block: Block<'_>, page: usize, kind: Kind, class: usize) {
-    // Release: who finds the count of this turn finds nothing older in the page than it was prepared with. What comes
-    // after the turn is ordered by the fence below.
+    // Release: a reader that finds the count of this turn finds nothing older in the page than it was prepared with.
+    // What comes after the turn is ordered by the fence below.
     ground.turns.0.fetch_add(1, Release);
     let cell = Descriptor::of(block, page);
     let before = cell.load(Relaxed);

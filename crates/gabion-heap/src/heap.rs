@@ -269,9 +269,9 @@ impl Heap {
         self.slots.pages()
     }
 
-    /// The pages of one block after the other, for whoever cannot keep a list of [`Heap::slot_pages`]: the number of
-    /// the block of this ordinal, from 0 on, and the class of each of its pages. `None` behind the last block. A block
-    /// keeps its ordinal.
+    /// The pages of one block after the other, for callers that cannot keep a list of [`Heap::slot_pages`]: the number
+    /// of the block of this ordinal, from 0 on, and the class of each of its pages. `None` behind the last block. A
+    /// block keeps its ordinal.
     pub fn block_pages(&self, ordinal: usize) -> Option<(u32, BlockPages)> {
         self.slots.block_pages(ordinal)
     }

@@ -2,7 +2,7 @@
 //!
 //! An arena belongs to one thread at a time; when the thread ends it has no owner until another thread adopts it. It
 //! has a *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is
-//! atomic. Whoever holds the lock of the `Slots` may look at arenas without an owner, because nobody adopts one
+//! atomic. A thread that holds the lock of the `Slots` may look at arenas without an owner, because no other adopts one
 //! meanwhile.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -57,8 +57,8 @@ pub(crate) struct Shelf {
 
 /// What an arena has of one affinity.
 pub(crate) struct Row {
-    /// Where in `shelves` the class stands that serves that many words with the affinity's alignment, in bytes. Set by
-    /// whoever configures it; all zero until then, and then there is no page to take from either.
+    /// Where in `shelves` the class stands that serves that many words with the affinity's alignment, in bytes. Set
+    /// when the affinity is configured; all zero until then, and then there is no page to take from either.
     places: [AtomicU32; MAX_SLOT_WORDS + 1],
     pub shelves: [Shelf; CLASSES],
     /// Pages with room, by class and quarter of fullness: `number << 6 | page`, or 0.
@@ -101,7 +101,7 @@ pub(crate) struct Arena {
     /// What was charged for the latter.
     pub doomed_bytes: Cell<u64>,
     pub outbox: Outbox,
-    /// Held by whoever opens letters or trims, because both may touch an affinity that another thread releases.
+    /// Held by a thread that opens letters or trims, because both may touch an affinity that another thread releases.
     pub reading: Mutex<()>,
     pub letters: Letters,
     pub rows: [Row; ROWS],
@@ -123,9 +123,9 @@ pub(crate) struct Letters {
 // it.
 const _: () = assert!(align_of::<Arena>() <= 16);
 
-// SAFETY: the cells are used by the arena's one thread, or by whoever holds the lock of the `Slots` while it has none,
-// or, for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody else uses
-// it.
+// SAFETY: the cells are used by the arena's one thread, or by the thread that holds the lock of the `Slots` while it
+// has none, or, for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody
+// else uses it.
 unsafe impl Sync for Arena {}
 // SAFETY: nothing in an arena belongs to a thread but by the rule above.
 unsafe impl Send for Arena {}

@@ -40,7 +40,7 @@ impl Shared {
     #[inline(never)]
     fn send(&self, mine: &Arena, page: Page<'_>, pair: Pair<'_>, parcel: Parcel) -> Result<(), FreeError> {
         if CHECKED {
-            // So that a second free is found whoever makes it.
+            // So that a second free is found whichever thread makes it.
             let twice = self.deliver(mine, parcel);
             self.note_left(mine, 0);
             return if twice == 0 { Ok(()) } else { Err(FreeError::DoubleFree) };
@@ -155,7 +155,7 @@ impl Shared {
     /// Frees what was left in a page.
     fn collect(&self, arena: &Arena, page: Page<'_>) {
         if page.owner() != arena.word {
-            // Whoever left something was later than the page's last slot.
+            // The thread that left something was later than the page's last slot.
             return;
         }
         let (mut freed, mut twice, mut last) = (0, 0, 0);

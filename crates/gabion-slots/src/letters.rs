@@ -39,7 +39,8 @@ impl LetterBox {
         loop {
             // Relaxed: published by the exchange.
             next.store(first, Ordering::Relaxed);
-            // Release: whoever takes the block out sees the link, and all that the box's other blocks have published.
+            // Release: the thread that takes the block out sees the link, and all that the box's other blocks have
+            // published.
             match self.first.compare_exchange_weak(first, block, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => first = now,
@@ -55,7 +56,7 @@ impl LetterBox {
 }
 
 /// Says which block its thread is leaving something at. The bits of step 1 may be the last of the block, which its
-/// owner then gives back: so whoever gives a block back waits for all hazards that name it.
+/// owner then gives back: so a thread that gives a block back waits for all hazards that name it.
 #[derive(Debug)]
 pub(crate) struct Hazard {
     block: AtomicUsize,
@@ -116,8 +117,8 @@ pub(crate) fn raise(epoch: &AtomicU32, next: u32) {
 pub(crate) fn leave(left: &AtomicU64, bits: u64, pages: &AtomicU64, page: u32, put: impl FnOnce()) -> u64 {
     // Release: what was done to the slots before comes before their next use.
     let before = left.fetch_or(bits, Ordering::Release);
-    // Release: publishes the bits above to whoever clears `pages`. Acquire: the owner has read the block's link before
-    // it cleared them, so the link may be written anew.
+    // Release: publishes the bits above to the thread that clears `pages`. Acquire: the owner has read the block's link
+    // before it cleared them, so the link may be written anew.
     if pages.fetch_or(1 << page, Ordering::AcqRel) == 0 {
         put();
     }

@@ -1,7 +1,7 @@
 //! What a thread has freed of other threads' slots and not yet left at their owners.
 //!
-//! Frees into the same sixty-four slots are merged, since whoever frees a run of slots that were allocated together
-//! would otherwise pay an atomic step on another thread's cache line for each of them.
+//! Frees into the same sixty-four slots are merged, since a thread that frees a run of slots that were allocated
+//! together would otherwise pay an atomic step on another thread's cache line for each of them.
 
 use std::cell::Cell;
 use std::ptr;
@@ -12,8 +12,8 @@ use crate::letters::Hazard;
 use crate::record::Page;
 use crate::sync::AtomicU64;
 
-/// Places for pages, found by the page's address; each has the last pairs of such a page that something was freed in.
-/// Who frees in the order of allocation is in one pair of a page at a time, and in one page of each class.
+/// Places for pages, found by the page's address; each has the last pairs of such a page that something was freed in. A
+/// thread that frees in the order of allocation is in one pair of a page at a time, and in one page of each class.
 const PAGES: usize = 64;
 const PAIRS: usize = 2;
 

@@ -1,6 +1,6 @@
 //! Blocks and pages: where a shelf gets its next slots from, and what becomes of a page that empties.
 //!
-//! All of it is an arena's own, called by its thread or by whoever has adopted it for the moment.
+//! All of it is an arena's own, called by its thread or by one that has adopted it for the moment.
 
 use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 

@@ -63,7 +63,8 @@ impl Shared {
 
     /// Trims all arenas without an owner: each is adopted for the moment. Returns bytes.
     ///
-    /// Whoever comes while others do so waits for them: what they are just giving back may be all that is missing.
+    /// A thread that comes while others do so waits for them: what they are just giving back may be all that is
+    /// missing.
     pub fn tidy(&self) -> u64 {
         let _tidying = lock(&self.tidying);
         self.trim_ownerless(|_| true)
@@ -160,7 +161,7 @@ impl Shared {
                 state.large.iter().filter(|(_, large)| large.affinity == affinity).map(|(&base, _)| base).collect();
             larges.extend(own.into_iter().filter_map(|base| self.strike_large(&mut state.large, base)));
         }
-        // What chunks took is counted by pages, and the blocks that they were in by whoever looks at the pool.
+        // What chunks took is counted by pages, and the blocks that they were in by those who look at the pool.
         self.give_chunk_blocks_back(chunks);
         bytes += self.give_back(pages);
         bytes + larges.into_iter().map(|large| self.drop_large(large)).sum::<u64>()
@@ -238,7 +239,7 @@ impl Shared {
     /// Nobody else is there.
     pub fn reopen_letters(&self, state: &State, mine: Option<&Arena>) {
         for arena in self.sound_arenas(state) {
-            // Whoever was leaving something somewhere is gone.
+            // The thread that was leaving something somewhere is gone.
             arena.outbox.hazard.clear();
             let ended = state.ownerless.contains(&arena.index) || state.warm.contains(&arena.index);
             if !ended && mine.is_none_or(|mine| mine.index != arena.index) {

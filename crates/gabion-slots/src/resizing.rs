@@ -38,7 +38,7 @@ impl Slots {
         unsafe { self.resize(affinity, at, Some(old), new) }
     }
 
-    /// As [`Slots::realloc`], for whoever does not know the old layout, such as callers of C's `realloc`: what is
+    /// As [`Slots::realloc`], for callers that do not know the old layout, such as callers of C's `realloc`: what is
     /// copied when the object moves is all of its room, or as much as the new one has.
     ///
     /// # Safety
@@ -71,8 +71,8 @@ impl Slots {
         // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
         // SAFETY: the caller's duty.
         let room = unsafe { self.room_of(at) }?;
-        // Whoever frees by the new layout infers from it what kind of memory it is, so what stays has to be of that
-        // kind.
+        // A caller that frees by the new layout infers from it what kind of memory it is, so what stays has to be of
+        // that kind.
         let (place, roomy) = match (self.shared.territory.at(at.addr().get()), tier(new, mask)) {
             _ if !at.addr().get().is_multiple_of(new.align()) => (Place::Unfit, new),
             (Area::Pages, Tier::Slot) if room == slot_bytes(class_of(new, mask)) => (Place::Good, new),

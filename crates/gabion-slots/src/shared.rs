@@ -30,7 +30,7 @@ const MOST_WARM: usize = 4;
 /// So often an arena is borrowed by threads that are ending before it is settled.
 const SETTLED_AFTER: u32 = 1024;
 
-/// Whoever takes a block says whether it is to be a small one.
+/// Callers of `map_as` say whether the block is a small one; the set need not count.
 const NO_SMALL_BLOCKS: usize = 0;
 
 /// An affinity's settings and counts. Relaxed throughout: each number is its whole message, except for `epoch`.
@@ -117,8 +117,8 @@ pub(crate) struct Shared {
     arenas: Box<[AtomicPtr<Arena>]>,
     /// How many arenas have no owner, of both kinds. A hint.
     pub ownerless: AtomicUsize,
-    /// Held by whoever adopts arenas without an owner to trim or to settle them, until they are without one again.
-    /// Taken before any other lock.
+    /// Held by a thread that adopts arenas without an owner to trim or to settle them, until they are without one
+    /// again. Taken before any other lock.
     pub tidying: Mutex<()>,
     state: Mutex<State>,
 }

@@ -72,7 +72,7 @@ impl Slots {
         Self::try_global().expect("there is memory for the slots of the process")
     }
 
-    /// As [`Slots::global`], for whoever can do without.
+    /// As [`Slots::global`], for callers that can do without.
     ///
     /// # Errors
     /// As [`Slots::new`]; the next call tries again.
@@ -282,7 +282,7 @@ impl Slots {
         !CHECKED && self.shared.territory.is_pages(at.addr().get()) && unsafe { take_back(at) }
     }
 
-    /// As [`Slots::free_at_hand`], for whoever knows the layout.
+    /// As [`Slots::free_at_hand`], for callers that know the layout.
     ///
     /// # Safety
     /// As [`Slots::free_sized`].
@@ -300,7 +300,7 @@ impl Slots {
         unsafe { self.shared.free_any(at) }
     }
 
-    /// As [`Slots::free`], for whoever knows affinity and layout: saves looking up what kind of memory it is. The
+    /// As [`Slots::free`], for callers that know affinity and layout: saves looking up what kind of memory it is. The
     /// checked build compares them.
     ///
     /// # Safety
@@ -326,7 +326,7 @@ impl Slots {
         unsafe { self.shared.free_as_said(affinity, at, layout) }
     }
 
-    /// As [`Slots::usable_size`], for whoever wants to know whether something that was handed out and is not freed
+    /// As [`Slots::usable_size`], for callers that want to know whether something that was handed out and is not freed
     /// begins there: finds what [`Slots::free`] finds, and changes nothing.
     ///
     /// # Safety

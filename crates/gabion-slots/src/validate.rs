@@ -165,7 +165,7 @@ impl Shared {
     /// Whether a letter says that something was left in a page. What that is, freed twice or not, is looked at when it
     /// is read.
     fn has_letter(&self, page: Page<'_>) -> bool {
-        // Whoever has left something and is still to say so names the block until then.
+        // A thread that has left something and is still to say so names the block until then.
         self.await_hazards(page.header.base().addr().get());
         page.header.mail.pages.load(Relaxed) >> page.index() & 1 == 1
     }

@@ -17,13 +17,13 @@ static FILES: Mutex<Vec<Weak<BlockFile>>> = Mutex::new(Vec::new());
 static AT_FORK: AtFork = AtFork::new(before, in_parent, in_child);
 
 /// A file and its lock. The lock is let go first.
-struct Held {
+struct LockedFile {
     state: MutexGuard<'static, State>,
     file: Arc<BlockFile>,
 }
 
 struct HeldAll {
-    each: Vec<Held>,
+    each: Vec<LockedFile>,
     _files: MutexGuard<'static, Vec<Weak<BlockFile>>>,
 }
 
@@ -54,11 +54,11 @@ fn watch(file: &Arc<BlockFile>) -> Result<(), BlockError> {
     Ok(())
 }
 
-fn hold(file: Arc<BlockFile>) -> Held {
+fn hold(file: Arc<BlockFile>) -> LockedFile {
     // SAFETY: the file outlives its lock, as both are kept together, and the lock is let go first.
     let state = unsafe { std::mem::transmute::<MutexGuard<'_, State>, MutexGuard<'static, State>>(file.lock()) };
     file.note_fork();
-    Held { state, file }
+    LockedFile { state, file }
 }
 
 extern "C" fn before() {
@@ -76,7 +76,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let Some(held) = AcrossFork::let_go(&HELD) else { return part_without_locks() };
-    for Held { state, file } in &held.each {
+    for LockedFile { state, file } in &held.each {
         file.part(state);
     }
 }

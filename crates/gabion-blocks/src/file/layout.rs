@@ -197,8 +197,8 @@ pub(super) const LOG_HEAD: usize = 64;
 
 /// Stores a word of the file after all that it speaks of.
 pub(super) fn commit(word: &AtomicU64, value: u64) {
-    // Release: what was written before is there for whoever finds the word, in this process; and whoever opens the file
-    // later finds the stores of a killed process in this order, too.
+    // Release: what was written before is there for a thread that finds the word, in this process; and a process that
+    // opens the file later finds the stores of a killed process in this order, too.
     word.store(value, Release);
 }
 

@@ -11,8 +11,8 @@ use crate::error::{BlockError, make_room};
 pub(super) const LONGEST_RECORD: usize = BLOCK_BYTES - LOG_HEAD - 8;
 
 impl BlockFile {
-    /// Appends a record. Whoever opens the file from now on finds it, as long as the system does not go down before it
-    /// is flushed.
+    /// Appends a record. Each process that opens the file from now on finds it, as long as the system does not go down
+    /// before it is flushed.
     ///
     /// # Errors
     /// [`BlockError::TooLarge`] when it is longer than nearly 4 MiB; those of a file that cannot grow. Nothing is

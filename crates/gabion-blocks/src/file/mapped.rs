@@ -76,7 +76,7 @@ pub struct BlockFile {
 
 /// A part of the file that is used, or is not.
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct Extent {
     used: bool,
     from: u64,
     to: u64,
@@ -193,7 +193,7 @@ impl BlockFile {
         self.lock().end
     }
 
-    /// Runs that somebody has, be it the owner, or whoever still reads what is gone.
+    /// Runs that somebody has, be it the owner, or a reader of what is gone.
     pub fn runs_in_use(&self) -> u64 {
         // SeqCst: see `Pile::let_go`.
         self.runs.load(Ordering::SeqCst)
@@ -229,7 +229,7 @@ impl BlockFile {
         self.root_word().load(Ordering::Acquire)
     }
 
-    /// Keeps a number for whoever opens the file next.
+    /// Keeps a number for the process that opens the file next.
     pub fn keep_root(&self, root: u64) {
         commit(self.root_word(), root);
     }
@@ -247,7 +247,7 @@ impl BlockFile {
     /// Looks at all that the table says, and lets go of what a killed process had begun to take.
     fn look_through(&self) -> Result<(), FileError> {
         let mut state = self.lock();
-        let (mut rest, mut row) = (0, Row::default());
+        let (mut rest, mut extent) = (0, Extent::default());
         for position in 0..state.end {
             let damaged = |what: &str| FileError::damaged(table_word(position) as u64 * 8, what);
             let found = self.use_of(position).ok_or_else(|| damaged("the table says what no version says"))?;
@@ -286,10 +286,11 @@ impl BlockFile {
             let used = self.use_of(position) != Some(Use::Nothing);
             state.free += u32::from(!used);
             if found != Use::Rest || !used {
-                row = self.keep_row(row, Row { used, from: offset_of(position), to: offset_of(position) + room })?;
+                extent = self
+                    .keep_extent(extent, Extent { used, from: offset_of(position), to: offset_of(position) + room })?;
             }
         }
-        self.keep_row(row, Row::default())?;
+        self.keep_extent(extent, Extent::default())?;
         if rest > 0 {
             return Err(FileError::damaged(offset_of(state.end), "a run is cut off"));
         }
@@ -303,24 +304,24 @@ impl BlockFile {
 
     /// Sees to it, in a file that is written to, that the disk has room for what is used, and none for what is not: a
     /// copy of a file may have holes where nothing was written yet, and a killed process leaves what it was about to
-    /// take. Rows that follow one another are done in one step.
-    fn keep_row(&self, row: Row, next: Row) -> Result<Row, FileError> {
-        if row.used == next.used && row.to == next.from {
-            return Ok(Row { to: next.to, ..row });
+    /// take. Extents that follow one another are done in one step.
+    fn keep_extent(&self, extent: Extent, next: Extent) -> Result<Extent, FileError> {
+        if extent.used == next.used && extent.to == next.from {
+            return Ok(Extent { to: next.to, ..extent });
         }
-        if self.is_shared() && row.to > row.from {
-            if row.used {
-                let kept = self.disk.allocate(&self.file, row.from, row.to - row.from, 0);
+        if self.is_shared() && extent.to > extent.from {
+            if extent.used {
+                let kept = self.disk.allocate(&self.file, extent.from, extent.to - extent.from, 0);
                 kept.map_err(FileError::number("keep room on the disk"))?;
             } else {
-                self.disk.punch(&self.file, row.from, row.to - row.from);
+                self.disk.punch(&self.file, extent.from, extent.to - extent.from);
             }
         }
         Ok(next)
     }
 
     /// Takes a block: where it is, its first byte, and whether it reads as zero. Until its use is set it is free for
-    /// whoever opens the file next. Its first 4 KiB read as zero in any case.
+    /// the process that opens the file next. Its first 4 KiB read as zero in any case.
     pub(super) fn take_block(&self, state: &mut State) -> Result<(u32, Base, bool), BlockError> {
         if !self.is_shared() {
             return Err(REFUSED);
@@ -493,8 +494,8 @@ impl BlockFile {
         self.forked.store(true, Ordering::Relaxed); // Relaxed: see `is_common`.
     }
 
-    /// In a forked child: takes nothing more of the file, which is the parent's. One that is open for reading only stays
-    /// as it is.
+    /// In a forked child: takes nothing more of the file, which is the parent's. One that is open for reading only
+    /// stays as it is.
     pub(super) fn disown(&self) {
         if !self.read_only {
             self.stop_sharing();

@@ -13,8 +13,8 @@
 //! ```
 //! The file is mapped, and shared: a store to a block is a store to the system's cache of the file, which outlives the
 //! process however that ends. Nothing in a block is an address. Each change of the table and of the log is one store of
-//! a word, after all that it speaks of. So whoever opens the file after a process was killed finds each change whole or
-//! not at all.
+//! a word, after all that it speaks of. So a process that opens the file after another was killed finds each change
+//! whole or not at all.
 //!
 //! What is on the *disk* is another matter: the system writes pages in whatever order it likes. [`BlockFile::flush`]
 //! waits until all is there.

@@ -88,7 +88,7 @@ impl BlockFile {
         self.runs.fetch_sub(1, Ordering::SeqCst); // SeqCst: as above.
     }
 
-    /// Says whose a run is: `owner` is not 0, or it is nobody's, and whoever opens the file next lets it go.
+    /// Says whose a run is: `owner` is not 0, or it is nobody's, and the next opening of the file lets it go.
     pub(crate) fn own_run(&self, room: RunRoom, owner: u64) {
         if self.is_shared() {
             commit(room.base.word(RUN_OWNER), owner);

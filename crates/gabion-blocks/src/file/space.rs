@@ -76,7 +76,7 @@ impl Drop for Range {
     }
 }
 
-/// A mapped block, by its first byte. It is there as long as its space is: whoever keeps one keeps the file, too.
+/// A mapped block, by its first byte. It is there as long as its space is: what keeps one keeps the file, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Base(NonNull<u8>);
 

@@ -33,9 +33,9 @@ pub fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
 }
 
 /// Gives the system back what this thread's stack holds below the functions that run now: it stays resident otherwise,
-/// after one call that went deep, as long as the thread lives. For whoever has called what goes deep, and took so long
-/// that some microseconds do not matter. Nothing is done in the main thread, and where the system does not tell where
-/// the stack ends.
+/// after one call that went deep, as long as the thread lives. To be called after what goes deep, and took so long that
+/// some microseconds do not matter. Nothing is done in the main thread, and where the system does not tell where the
+/// stack ends.
 pub fn give_back_stack() {
     stack::give_back();
 }

@@ -21,7 +21,7 @@ mod membarrier {
     }
 
     pub fn can_fence_heavily() -> bool {
-        // Relaxed: whoever finds it unknown asks the system once more, and gets the same answer.
+        // Relaxed: a thread that finds it unknown asks the system once more, and gets the same answer.
         match STATE.load(Ordering::Relaxed) {
             UNKNOWN => {
                 let able = call(REGISTER_PRIVATE_EXPEDITED) && call(PRIVATE_EXPEDITED);

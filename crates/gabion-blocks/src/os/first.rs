@@ -15,8 +15,8 @@ struct Mark;
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // Relaxed: a flag alone. Whoever sleeps finds it after its sleep, or after a lock that `TOLD` takes and it
-        // takes.
+        // Relaxed: a flag alone. A thread that sleeps finds it after its sleep, or after a lock that `TOLD` takes and
+        // it takes.
         ENDED.store(true, Ordering::Relaxed);
         if let Some(told) = TOLD.get() {
             told();

@@ -167,8 +167,8 @@ fn kernel_page() -> usize {
     }
 }
 
-/// Maps zeroed memory at a multiple of `align`: more than asked for, of which both ends are cut off. `access` is what may
-/// be done with it (`PROT_…`).
+/// Maps zeroed memory at a multiple of `align`: more than asked for, of which both ends are cut off. `access` is what
+/// may be done with it (`PROT_…`).
 pub(super) fn map_aligned(bytes: usize, align: usize, access: libc::c_int) -> Result<NonNull<u8>, i32> {
     let span = bytes.checked_add(align).ok_or(libc::ENOMEM)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

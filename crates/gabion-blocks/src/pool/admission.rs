@@ -3,9 +3,9 @@
 //! A thread that waits may be led to wait once more, by what it does while it is asked whether to go on. It goes before
 //! its own earlier wait, which does not go on until then.
 //!
-//! Whoever waits says so first and looks for room afterwards; whoever makes room makes it first and looks for waiters
-//! afterwards. With a sequentially consistent fence between the two steps on both sides, at least one sees the other
-//! (after Dekker). `tests/loom.rs` tries every interleaving.
+//! A thread that waits says so first and looks for room afterwards; one that makes room makes it first and looks for
+//! waiters afterwards. With a sequentially consistent fence between the two steps on both sides, at least one sees the
+//! other (after Dekker). `tests/loom.rs` tries every interleaving.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ struct Queue {
     next_ticket: u64,
     /// Tickets of those who wait, in the order in which they are served.
     tickets: Vec<Ticket>,
-    /// How many forks led to this process. Who began to wait before the last of them is not counted here.
+    /// How many forks led to this process. A thread that began to wait before the last of them is not counted here.
     forks: u64,
 }
 
@@ -94,8 +94,8 @@ impl Admission {
         Waiter { admission: self, ticket, forks }
     }
 
-    /// For the child of a fork, where those who waited are gone, except for whoever forked while it was asked whether
-    /// to go on.
+    /// For the child of a fork, where those who waited are gone, except for the thread that forked while it was asked
+    /// whether to go on.
     pub fn forget_all(&self) {
         let mut queue = lock(&self.queue);
         queue.tickets.clear();
@@ -104,13 +104,13 @@ impl Admission {
     }
 
     /// For a fork: keeps the lock.
-    pub fn hold(&self) -> Held<'_> {
-        Held { _guard: lock(&self.queue) }
+    pub fn hold(&self) -> QueueGuard<'_> {
+        QueueGuard { _guard: lock(&self.queue) }
     }
 }
 
 /// The held lock of a waiting room.
-pub(crate) struct Held<'a> {
+pub(crate) struct QueueGuard<'a> {
     _guard: MutexGuard<'a, Queue>,
 }
 

@@ -1,7 +1,8 @@
 //! A thread's own pieces: free ones that it may lend again without asking its arena.
 //!
-//! Each cache stands behind a lock of its own that leans to its thread (see [`crate::bias`]); nobody else takes it but
-//! whoever empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in bytes.
+//! Each cache stands behind a lock of its own that leans to its thread (see [`crate::bias`]); else it is taken only by
+//! a thread that empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in
+//! bytes.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -25,7 +26,7 @@ pub(crate) struct Piece {
 unsafe impl Send for Piece {}
 
 impl Piece {
-    /// Piece `index` of a block. Whoever asks has it, or the lock under which it is free.
+    /// Piece `index` of a block. The caller has it, or the lock under which it is free.
     #[inline]
     pub fn new(span: &'static Span, index: usize, zero: bool) -> Self {
         let offset = index * piece_bytes(span.piece_class());
@@ -34,7 +35,7 @@ impl Piece {
         Self { span, tagged: unsafe { span.base().add(offset + usize::from(zero)) } }
     }
 
-    /// The piece that begins at `at`, of unknown content. Whoever asks has it.
+    /// The piece that begins at `at`, of unknown content. The caller has it.
     #[inline]
     pub fn used(span: &'static Span, at: NonNull<u8>) -> Self {
         debug_assert!((at.addr().get() - span.base().addr().get()).is_multiple_of(piece_bytes(span.piece_class())));

@@ -1,4 +1,4 @@
-//! One thread on duty, as long as there is work: taken up by whoever brings work, left when none is there.
+//! One thread on duty, as long as there is work: taken up by the thread that brings work, left when none is there.
 
 use crate::sync::{AtomicBool, Ordering};
 
@@ -23,8 +23,9 @@ impl Duty {
     /// Leaves, unless there is work. `nothing_left` looks for it under the lock that it is brought under. False: still
     /// on duty.
     ///
-    /// The second look comes after the duty was given up. Whoever brings work later has taken the lock after that look,
-    /// and so sees that nobody is on duty; whoever brought it before is seen by the look. `tests/loom.rs` tries both.
+    /// The second look comes after the duty was given up. A thread that brings work later has taken the lock after that
+    /// look, and so sees that nobody is on duty; one that brought it before is seen by the look. `tests/loom.rs` tries
+    /// both.
     pub fn leave(&self, nothing_left: impl Fn() -> bool) -> bool {
         if !nothing_left() {
             return false;

@@ -5,8 +5,8 @@
 //! who mostly comes back for it, and idle memory to the policy, which gives it back to the system by the page.
 //!
 //! The first blocks of sets take few pages, most of them for good, and are fresh for that reason. When such a block is
-//! let go, what was used of it is emptied, and it *waits* to be the first block of another set: so whoever makes a pile
-//! again and again has it warm. It counts as held, and is unmapped when its last page goes back.
+//! let go, what was used of it is emptied, and it *waits* to be the first block of another set: so a program that makes
+//! a pile again and again has it warm. It counts as held, and is unmapped when its last page goes back.
 //!
 //! ```text
 //!           add_emptied            take_emptied            give_pages_back
@@ -289,7 +289,7 @@ mod tests {
         (pool, twin, span)
     }
 
-    /// Takes what is emptied as whoever gives it back does, and gives it back a moment later, beside `other`.
+    /// Takes what is emptied as a thread that gives it back does, and gives it back a moment later, beside `other`.
     fn while_leaving<T: Send>(pool: &Pool, span: &'static Span, other: impl FnOnce() -> T + Send) -> T {
         let shared = pool.shared();
         let pages = shared.take_emptied(&mut shared.arena(span.home()).lock(), span, u64::MAX);

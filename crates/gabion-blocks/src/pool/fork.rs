@@ -20,7 +20,7 @@ use crate::sync::{MutexGuard, lock};
 /// All locks of one pool. Let go in the order of the fields.
 struct HeldPool {
     _nudges: MutexGuard<'static, u64>,
-    _waiting: admission::Held<'static>,
+    _waiting: admission::QueueGuard<'static>,
     _watch: MutexGuard<'static, Watch>,
     _arenas: Vec<LockedArena<'static>>,
     _open: Vec<Open<'static>>,

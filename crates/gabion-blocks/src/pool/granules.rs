@@ -36,7 +36,7 @@ impl<T, const ROOTS: usize, const LEAVES: usize> Granules<T, ROOTS, LEAVES> {
     /// The word of a granule; null when none was ever set, and beyond the table.
     #[inline]
     pub fn find(&self, granule: usize) -> *mut T {
-        // Acquire: pairs with the release in `set`; whoever finds a word sees what it points to.
+        // Acquire: pairs with the release in `set`; a thread that finds a word sees what it points to.
         self.word(granule).map_or(ptr::null_mut(), |word| word.load(Ordering::Acquire))
     }
 

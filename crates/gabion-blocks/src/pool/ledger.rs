@@ -20,7 +20,7 @@ pub(crate) struct Ledger {
     peak: AtomicU64,
     /// Part of `drawn` that nothing is mapped for: memory that others than the pool take, below its limit.
     allowed: AtomicU64,
-    /// Part of `drawn` that some thread is unmapping at this moment: whoever needs room waits for it.
+    /// Part of `drawn` that some thread is unmapping at this moment: a thread that needs room waits for it.
     leaving: AtomicU64,
     /// Lent to block sets and runs of piles; not part of `drawn`.
     held: AtomicU64,
@@ -81,7 +81,7 @@ impl Ledger {
 
     /// Says that they are; after [`Ledger::give`].
     pub fn left(&self, bytes: u64) {
-        // Release: whoever sees this sum also sees what was given before.
+        // Release: a thread that sees this sum also sees what was given before.
         self.leaving.fetch_sub(bytes, Ordering::Release);
     }
 

@@ -1,9 +1,8 @@
 //! What the C library's malloc keeps: no memory of the pool's, but given back by its clock.
 //!
 //! Image codecs, and what Python makes of their results, take memory from malloc, and glibc keeps most of what is freed
-//! there: as gaps within a heap for each thread. So whoever uses such a library says so, and once nobody has for a
-//! whole period, or as soon as memory is short, malloc is asked to give the gaps back: once, until somebody says so
-//! again.
+//! there: as gaps within a heap for each thread. So code that uses such a library says so, and once none has for a
+//! whole period, or as soon as memory is short, malloc is asked to give the gaps back: once, until it is said again.
 
 use super::policy::QUARTERS;
 use super::shared::Shared;
@@ -12,8 +11,8 @@ use crate::sync::{Ordering, lock};
 impl Shared {
     /// Says that a library worked on memory of malloc's. True when somebody must see to it that there is a trimmer.
     pub fn note_malloc(&self) -> bool {
-        // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. Whoever
-        // sees it set beside a look that clears it counts for the quarter that is just ending.
+        // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. A thread
+        // that sees it set beside a look that clears it counts for the quarter that is just ending.
         if self.malloc_used.load(Ordering::Relaxed) {
             return false;
         }

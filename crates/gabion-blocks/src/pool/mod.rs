@@ -12,9 +12,9 @@
 //!                 a fresh mapping               within the limits, after idle memory made room
 //! ```
 //!
-//! A *span* is one mapping. Threads are assigned to arenas in turn; a span goes back to its *home*, the arena that lent it
-//! last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the system
-//! from the cold end: by the policy, under pressure, or when room is needed.
+//! A *span* is one mapping. Threads are assigned to arenas in turn; a span goes back to its *home*, the arena that lent
+//! it last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the
+//! system from the cold end: by the policy, under pressure, or when room is needed.
 //!
 //! Equations: `mapped = in use + idle`; each arena's `idle`, `lent`, `held` and `cut` are the sums over its spans, and
 //! so are the parts of `held` that are emptied or gone; the address map knows each byte that is mapped and nothing

@@ -234,7 +234,7 @@ impl Shared {
     /// Takes a lent piece back, into this thread's cache when there is room.
     #[inline]
     pub fn return_piece(&'static self, piece: Piece) {
-        // Looked at with the cache open: whoever waits for room empties it after having said so.
+        // Looked at with the cache open: a thread that waits for room empties it after having said so.
         if let Some(mut open) = seat::cache(self).and_then(Own::lean)
             && self.keeps()
             && open.push(piece.span().piece_class(), piece)
@@ -271,7 +271,7 @@ impl Shared {
         self.wants_trimmer();
     }
 
-    /// Empties this thread's cache into the arenas. It is asked for anew each time: whoever is told that memory goes (a
+    /// Empties this thread's cache into the arenas. It is asked for anew each time: what is told that memory goes (a
     /// door to the system, an allocator that stands on another pool) may make the thread leave this one.
     fn flush_own(&'static self) {
         let mut pieces = [None; MOST_MOVED];

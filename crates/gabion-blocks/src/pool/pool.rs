@@ -21,7 +21,7 @@ use crate::invalid::Invalid;
 use crate::os::{Os, can_fence_heavily, system};
 use crate::sync::{Ordering, lock};
 
-/// How often whoever waits is asked whether to go on.
+/// How often a caller that waits is asked whether to go on.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// Warm memory for all threads. See the [module's documentation](super). Cheap to clone: all clones are one pool.
@@ -40,8 +40,8 @@ pub struct Pool {
     _life: Arc<Life>,
 }
 
-// Of a caller's, only what says whether to wait on is run, without a lock: whoever waited leaves the queue when it
-// panics.
+// Of a caller's, only what says whether to wait on is run, without a lock: a caller that waited leaves the queue when
+// it panics.
 impl UnwindSafe for Pool {}
 impl RefUnwindSafe for Pool {}
 
@@ -224,8 +224,9 @@ impl Pool {
         }
     }
 
-    /// Who would wait goes behind those who wait already; what `keep_waiting` leads to, as the handler of a signal
-    /// does, before the wait that it is asked in. Not for what can never be served: all others would wait behind it.
+    /// A caller that would wait goes behind those that wait already; what `keep_waiting` leads to, as the handler of a
+    /// signal does, before the wait that it is asked in. Not for what can never be served: all others would wait behind
+    /// it.
     #[cold]
     fn admit_patiently<T>(
         &self,

@@ -120,7 +120,7 @@ impl Shared {
                 return (pages != 0).then_some(Cold::Pages(span, pages));
             }
             if let Some(span) = shelves.take_coldest(most) {
-                // Under the lock: whoever finds the shelf empty afterwards also sees that something is leaving.
+                // Under the lock: a thread that finds the shelf empty afterwards also sees that something is leaving.
                 self.ledger.leave(span.bytes() as u64);
                 return Some(Cold::Span(span));
             }
@@ -273,7 +273,7 @@ impl Shared {
         }
     }
 
-    /// What counts for the total limit, and how much of that is idle, for whoever tells of it.
+    /// What counts for the total limit, and how much of that is idle, for errors to tell.
     #[cold]
     pub fn used(&self) -> (u64, u64) {
         let drawn = self.ledger.drawn();

@@ -134,8 +134,8 @@ pub struct Request {
     pub bytes: usize,
     /// True when the memory must read as zero; otherwise it may hold what an earlier user left.
     pub clean: bool,
-    /// How long to wait for room below the total limit; `None` refuses at once. Whoever waits is served in order of
-    /// arrival.
+    /// How long to wait for room below the total limit; `None` refuses at once. Callers that wait are served in order
+    /// of arrival.
     pub timeout: Option<Duration>,
 }
 

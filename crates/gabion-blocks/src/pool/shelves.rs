@@ -386,7 +386,7 @@ impl Shelves {
     /// All cut blocks, and how they are cut.
     pub fn cut_blocks(&self) -> impl Iterator<Item = (&'static Span, &Cut)> {
         // SAFETY: on this arena's list, whose lock is held: `self` is what it guards, and it is borrowed for as long as
-        // the references live. Whoever changes a cut has borrowed it for that alone.
+        // the references live. What changes a cut has borrowed it for that alone.
         self.cut_blocks.iter(age).map(|span| (span, unsafe { &*span.cut() }))
     }
 }

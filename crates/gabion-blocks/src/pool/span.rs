@@ -1,8 +1,8 @@
 //! Spans: what the pool knows about each of its mappings, outside of it.
 //!
 //! A *span* is one mapping: a block, a run, or memory of an exact size. Its record is never freed, only used again for
-//! another mapping, so that a reference to one is always good; which mapping it stands for is the business of whoever
-//! owns that mapping, or holds the lock of the arena where it is idle.
+//! another mapping, so that a reference to one is always good; which mapping it stands for is the business of the
+//! mapping's owner, or of the thread that holds the lock of the arena where it is idle.
 
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
@@ -33,8 +33,8 @@ pub(crate) enum Use {
 pub(crate) const NO_CLASS: usize = u32::MAX as usize;
 
 /// The record of one mapping. Its atomics are relaxed: they change only in the hands of the mapping's one owner or
-/// under its home arena's lock, and whoever reads them got the span by way of one of these. Only [`records_of`] comes
-/// by no such way; for its sake the state is published.
+/// under its home arena's lock, and a thread that reads them got the span by way of one of these. Only [`records_of`]
+/// comes by no such way; for its sake the state is published.
 #[repr(align(64))]
 pub(crate) struct Span {
     base: AtomicPtr<u8>,
@@ -146,8 +146,8 @@ impl Span {
         self.home.store(home as u32, Ordering::Release);
     }
 
-    /// Whether it is a cut block of this arena of this pool, for whoever has the arena's lock but may not have any of
-    /// the block.
+    /// Whether it is a cut block of this arena of this pool, for a thread that has the arena's lock but may not have
+    /// any of the block.
     pub fn is_cut_in(&self, home: usize, pool: u64) -> bool {
         // Acquire, and twice: who sees the home sees what the block was before it came there, and who sees it cut sees
         // where. Once more, because it may have come here from another arena, where it was cut, between the two looks.

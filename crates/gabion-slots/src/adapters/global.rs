@@ -78,7 +78,7 @@ impl Global {
             Backing::Slots => made().expect("there is memory for the slots of the process"),
             Backing::System => SYSTEM,
         };
-        // Release: whoever serves by the slots finds them whole.
+        // Release: a thread that serves by the slots finds them whole.
         SERVING.store(to, Ordering::Release);
     }
 
@@ -99,7 +99,7 @@ fn made() -> Result<*mut Slots, SlotsError> {
     // What making them asks for must not come back here.
     let _inside = inside::enter();
     let slots = ptr::from_ref(Slots::try_global()?).cast_mut();
-    // Release: whoever finds the pointer finds the slots whole.
+    // Release: a thread that finds the pointer finds the slots whole.
     MADE.store(slots, Ordering::Release);
     Ok(slots)
 }
@@ -147,7 +147,7 @@ fn slots() -> Option<&'static Slots> {
 /// The slots, when the pointer is theirs.
 #[inline]
 fn owner(at: *mut u8) -> Option<&'static Slots> {
-    // Acquire: pairs with the release in `made`. Whoever has a pointer of the slots has seen them made.
+    // Acquire: pairs with the release in `made`. A thread that has a pointer of the slots has seen them made.
     // SAFETY: `Slots::global()` is never destroyed.
     let made = unsafe { MADE.load(Ordering::Acquire).as_ref() }?;
     made.owns(at).then_some(made)
@@ -180,7 +180,7 @@ unsafe fn defer(at: *mut u8) {
     loop {
         // SAFETY: the smallest slot has 8 bytes at a multiple of 8, and this one is ours alone.
         unsafe { link.write(first) };
-        // Release: whoever takes the list sees the link.
+        // Release: the thread that takes the list sees the link.
         match DEFERRED.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(other) => first = other,
