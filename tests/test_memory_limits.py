@@ -288,6 +288,30 @@ def test_who_waits_is_served_in_order() -> None:
     assert order == sorted(order)
 
 
+@pytest.mark.parametrize("rent", [memory.rent, memory.rent_group])
+def test_who_does_not_wait_is_told_that_a_wait_may_help(rent: Callable[..., Any]) -> None:
+    """The call with 0 said that not enough had come back within 0ns."""
+    memory.configure(total_limit=room(16))
+    held = memory.rent(12 * MIB)
+    told = set()
+    for timeout in (None, 0, "0 s"):
+        with pytest.raises(gabion.LimitError, match="in use: release buffers, wait with a timeout") as caught:
+            rent(12 * MIB, timeout=timeout)
+        told.add(str(caught.value))
+    assert len(told) == 1
+    held.release()
+
+
+def test_a_refusal_speaks_of_blocks_only_where_these_are_why() -> None:
+    """Where all idle memory together would not do, it does not matter how it lies."""
+    memory.configure(total_limit="48 MiB")
+    held = memory.rent(6 * MIB)
+    memory.rent(30 * MIB).release()
+    with pytest.raises(gabion.LimitError, match="bytes in use: release"):
+        memory.rent(46 * MIB)
+    held.release()
+
+
 @pytest.mark.parametrize(
     ("timeout", "error"),
     [(-1, ValueError), (float("nan"), ValueError), ("1 m", ValueError), ([1], TypeError), (True, TypeError)],

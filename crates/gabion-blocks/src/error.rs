@@ -146,7 +146,8 @@ pub fn try_room<T>() -> Result<Box<MaybeUninit<T>>, BlockError> {
 /// What was asked for, and what the total limit is taken by.
 fn taken(f: &mut fmt::Formatter<'_>, asked: u64, used: u64, idle: u64, limit: u64) -> fmt::Result {
     write!(f, "{asked} bytes asked for, {} of {limit} bytes in use", used.saturating_sub(idle))?;
-    if idle > 0 {
+    // Where all that is idle would not do, how it lies is not why.
+    if idle > 0 && used.saturating_sub(idle).saturating_add(asked) <= limit {
         write!(f, " and {idle} idle, too few of them in whole blocks")?;
     }
     Ok(())
@@ -178,6 +179,10 @@ impl fmt::Display for BlockError {
             Self::Total { asked, used, idle, limit } => {
                 taken(f, asked, used, idle, limit)?;
                 f.write_str(": release buffers, wait with a timeout, or raise total_limit")
+            }
+            // Who did not wait is told what those are told who would not.
+            Self::TimedOut { asked, used, idle, limit, waited, behind: false } if waited.is_zero() => {
+                Self::Total { asked, used, idle, limit }.fmt(f)
             }
             Self::TimedOut { asked, used, idle, limit, waited, behind } => {
                 taken(f, asked, used, idle, limit)?;

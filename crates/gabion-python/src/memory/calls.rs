@@ -1,5 +1,7 @@
 //! The functions of `gabion.memory`.
 
+use std::time::Duration;
+
 use gabion_blocks::pool::{Change, GroupRequest, Pool, Request, Settings};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
@@ -13,6 +15,12 @@ use crate::detached::detached_ungated;
 use crate::errors::exception;
 use crate::figures::Figure;
 use crate::{size, time};
+
+/// How long a call waits, if it does. One that does not, with 0, does not queue either.
+fn patience(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let timeout = timeout.map(|value| time::duration("timeout", value)).transpose()?;
+    Ok(timeout.filter(|timeout| !timeout.is_zero()))
+}
 
 /// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
 ///
@@ -57,7 +65,7 @@ fn rent(
     let bytes = size::length("nbytes", nbytes)?;
     let clean = clean.flag("clean", false)?;
     contiguous.flag("contiguous", true)?; // a buffer always is
-    let timeout = timeout.map(|value| time::duration("timeout", value)).transpose()?;
+    let timeout = patience(timeout)?;
     let request = Request { bytes, clean, timeout };
     let memory = match Pool::global().rent_warm(&request) {
         Some(memory) => memory,
@@ -103,7 +111,7 @@ fn rent_group(
             "row_bytes=0: a row has at least 1 byte; leave row_bytes out for no rows",
         ));
     }
-    let timeout = timeout.map(|value| time::duration("timeout", value)).transpose()?;
+    let timeout = patience(timeout)?;
     let request = GroupRequest { bytes, row_bytes, clean, timeout };
     let memory = waiting::patiently(py, |pool, go_on| pool.rent_group_while(&request, go_on))?;
     Group::new(py, memory, row_bytes)
@@ -162,9 +170,10 @@ impl<'py> Setting<'py> {
 /// trim_period: seconds, text such as "5 min", or a timedelta. Idle memory that neither this period nor the last one
 /// needed goes back to the system. Default: 60.
 ///
-/// allocation_limit: the most bytes that one rent() may ask for. total_limit: the most that is mapped for buffers and
-/// groups in all, idle memory included; whole idle blocks are given back before anything is refused. Refused requests
-/// raise LimitError before anything is touched. Default, and 0: no limit.
+/// allocation_limit: the most bytes that one request may ask for, be it for a buffer, a group, an array or an image.
+/// total_limit: the most that is mapped for buffers, groups, arrays and images together, idle memory included; whole
+/// idle blocks are given back before anything is refused. Refused requests raise LimitError before anything is touched,
+/// in NumPy its own MemoryError. Default, and 0: no limit.
 ///
 /// trim_malloc: whether malloc gives back what it keeps of memory that image codecs and Python freed (malloc_trim),
 /// once no image was opened or saved for a trim_period, or memory is short. It takes a thread of the pool's some
@@ -172,6 +181,10 @@ impl<'py> Setting<'py> {
 /// trim_malloc().
 ///
 /// Lowering pool_bytes or total_limit trims at once; what is in use stays.
+///
+/// The settings are this process's. One that it forks inherits them; one that is started anew (multiprocessing's spawn
+/// and forkserver) has the defaults and calls this itself, as in Pool(initializer=...) or torch's
+/// DataLoader(worker_init_fn=...).
 ///
 /// >>> import gabion.memory
 /// >>> gabion.memory.configure(allocation_limit="1 GiB")

@@ -290,7 +290,12 @@ fn waiting_ends_with_the_timeout_or_when_told_to() {
     });
     assert_eq!((stop.unwrap_err(), asked), (BlockError::Interrupted, 3));
     let group = GroupRequest { bytes: MIB, timeout: Some(Duration::ZERO), ..GroupRequest::default() };
-    assert!(matches!(pool.rent_group(&group), Err(BlockError::TimedOut { .. })));
+    let error = pool.rent_group(&group).unwrap_err();
+    assert!(matches!(error, BlockError::TimedOut { .. }));
+    assert!(
+        error.to_string().ends_with("in use: release buffers, wait with a timeout, or raise total_limit"),
+        "{error}"
+    );
     let never = pool.rent(&patient(5 * MIB)).unwrap_err();
     assert!(matches!(never, BlockError::Total { .. }), "no waiting makes room for more than the limit");
     drop(all);
@@ -337,6 +342,9 @@ fn refusals_tell_what_is_in_use_and_what_would_help() {
     assert!(stats.idle > 0);
     let told = format!("{} of 67108864 bytes in use and {} idle", stats.in_use, stats.idle);
     assert!(error.to_string().contains(&told), "{error}, not {told}");
+    // All that is idle would not do: how it lies is not why.
+    let error = pool.rent(&Request::new(60 * MIB)).unwrap_err().to_string();
+    assert!(error.contains("in use: release") && !error.contains("idle"), "{error}");
     drop(pieces);
     close(pool, twin);
 }
