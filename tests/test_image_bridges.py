@@ -4,7 +4,10 @@ import ctypes
 import gc
 import io
 import random
+import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,9 +70,18 @@ def test_large_images_are_copied_read_only_or_not_at_all() -> None:
     assert not array.flags.writeable
     mine = numpy.array(image)
     assert mine.flags.writeable
-    for refused in (memoryview, lambda image: image.__dlpack__(), lambda image: image.__arrow_c_array__()):
-        with pytest.raises(BufferError, match=r"lies in 3 blocks: call make_contiguous\(\) first"):
+    ways: list[tuple[Callable[[Image], Any], str]] = [
+        (memoryview, "open or make it with contiguous=True, call"),
+        (lambda image: image.__arrow_c_array__(), "open or make it with contiguous=True, call"),
+        (lambda image: image.__dlpack__(), "pass copy=True to from_dlpack() for a copy in one piece, open or make"),
+    ]
+    for refused, way in ways:
+        with pytest.raises(BufferError, match=re.escape(f"lies in 3 blocks: {way}") + r".* make_contiguous\(\) first"):
             refused(image)
+    shared = numpy.from_dlpack(image, copy=True)
+    assert shared.tobytes() == image.to_bytes()
+    assert shared.flags.writeable
+    del shared
     with pytest.raises(AttributeError):
         _ = image.__array_interface__
     with pytest.raises(ValueError, match="cannot be an array without a copy"):
@@ -151,6 +163,28 @@ def test_torch() -> None:
     tensor[0, 0, 0] = 7
     assert image.row(0)[0] == 7
     assert Image.from_array(tensor).to_bytes() == image.to_bytes()
+
+
+def test_the_program_for_torch(tmp_path: Path) -> None:
+    """The one that docs/images.md shows: compiled here, and run where there is a PyTorch."""
+    page = (Path(__file__).parent.parent / "docs" / "images.md").read_text()
+    (program,) = (
+        found for found in re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "torch" in found
+    )
+    code = compile(program, "docs/images.md", "exec")
+    torch = pytest.importorskip("torch")
+    paths = []
+    for number, size in enumerate([(300, 200), (2000, 1600), (224, 224)] * 15):
+        paths.append(tmp_path / f"{number}.png")
+        with Image.new("RGB", size, (number, 100, 255)) as image:
+            image.save(paths[-1])
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(code, names)
+    shapes = []
+    for batch in names["batches"](paths):
+        assert batch[:, 2].eq(1).all()
+        shapes.append((batch.dtype, *batch.shape))
+    assert shapes == [(torch.float32, 32, 3, 224, 224), (torch.float32, 13, 3, 224, 224)]
 
 
 # --- from arrays ----------------------------------------------------------------------------------

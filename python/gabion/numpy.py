@@ -37,7 +37,10 @@ def install(min_bytes: SupportsIndex | str = DEFAULT_MIN_BYTES) -> None:
     (NumPy's PyDataMem_SetHandler). Called again, it sets min_bytes anew.
 
     An array that resize() makes larger stays outside the pool when it was outside, because the system moves large
-    memory without a copy.
+    memory without a copy. So does one that numpy.fromiter() makes without count, which begins small.
+
+    Processes that are forked inherit it. One that is started anew (multiprocessing's spawn and forkserver) calls it
+    itself, as in Pool(initializer=...) or torch's DataLoader(worker_init_fn=...).
 
     Raises ModuleNotFoundError without NumPy, RuntimeError where NumPy's own handler cannot be changed.
 

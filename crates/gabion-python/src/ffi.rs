@@ -16,7 +16,7 @@
 
 pub use pyo3::ffi::*;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
 
 /// Whether this is the process's first interpreter. Classes that are known here, and what the module keeps for the life
@@ -114,6 +114,13 @@ pub unsafe fn PyType_Lookup(class: *mut PyTypeObject, name: Object) -> Object {
     }
 }
 
+unsafe extern "C" {
+    /// As the interpreter documents it.
+    pub fn PyTraceMalloc_Track(domain: c_uint, address: usize, size: usize) -> c_int;
+    /// As the interpreter documents it.
+    pub fn PyTraceMalloc_Untrack(domain: c_uint, address: usize) -> c_int;
+}
+
 #[cfg(Py_3_12)]
 unsafe extern "C" {
     /// As the interpreter documents it.
@@ -147,6 +154,7 @@ declare! {
     fn PyDict_GetItemWithError(dict: Object, key: Object) -> Object;
     fn PyDict_SetItem(dict: Object, key: Object, value: Object) -> c_int;
     fn PyDict_Items(dict: Object) -> Object;
+    fn PyGC_Collect() -> isize;
     fn PySet_Add(set: Object, key: Object) -> c_int;
     fn PyImport_Import(name: Object) -> Object;
     fn PyImport_ImportModule(name: *const c_char) -> Object;

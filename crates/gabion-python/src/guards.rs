@@ -103,6 +103,7 @@ guard! {
     fn PySet_New(iterable: Object) -> Object;
     fn PyFrozenSet_New(iterable: Object) -> Object;
     fn PySet_Add(set: Object, key: Object) -> c_int;
+    fn PyGC_Collect() -> isize;
     fn PyCMethod_New(method: *mut PyMethodDef, owner: Object, module: Object, class: *mut PyTypeObject) -> Object;
     fn PyDescr_NewMethod(class: *mut PyTypeObject, method: *mut PyMethodDef) -> Object;
     fn PyType_FromSpec(spec: *mut PyType_Spec) -> Object;

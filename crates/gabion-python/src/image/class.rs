@@ -18,7 +18,7 @@ use crate::detached::detached_ungated;
 use crate::errors::exception;
 use crate::ffi;
 use crate::gate::through_gate;
-use crate::memory::row_index;
+use crate::memory::{basic_size, row_index};
 use crate::result;
 
 #[pymethods]
@@ -29,7 +29,7 @@ impl Image {
     fn refuse(py: Python<'_>, args: &Bound<'_, PyTuple>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let parts = if options.is_none() { parts::given(args) } else { None };
         let parts = parts.ok_or_else(|| refusal::not_made(py))?;
-        Self::made(py, Ok(parts::put_together(parts)?))
+        Patience::none().run(py, || Self::made(py, Ok(parts::put_together(parts)?)))
     }
 
     #[doc = include_str!("open.txt")]
@@ -127,21 +127,15 @@ impl Image {
     )]
     fn from_array(array: &Bound<'_, PyAny>, mode: Option<&Bound<'_, PyAny>>, contiguous: Given<'_>) -> PyResult<Self> {
         let (mode, contiguous) = (mode.map(argument::mode).transpose()?, contiguous.flag("contiguous", false)?);
-        Self::made(array.py(), source::laid(array.py(), source::array(array, mode)?, contiguous))
+        let py = array.py();
+        Patience::none().run(py, || Self::made(py, source::laid(py, source::array(array, mode)?, contiguous)))
     }
 
-    /// Make an image of a copy of a Pillow image. A transparent colour in image.info, as files have it, becomes alpha:
-    /// LA or RGBA. Other modes that are none here are converted: to L those of 1 bit, to RGB the others. Of greys with
-    /// 16 bits (modes I;16) the upper eight are taken, as from a file. Raises TypeError for modes I and F, the values
-    /// of which may be any: scale them to 0-255 and convert them to mode L first.
-    ///
-    /// The EXIF block in image.info comes along, and the ICC profile if it fits the mode. Pixels stay where Pillow has
-    /// them, as with open(upright=False): who sees a saved file turns it as its block says. To turn them here, and to
-    /// forget what the block says of it, pass PIL.ImageOps.exif_transpose(image).
+    #[doc = include_str!("from_pillow.txt")]
     #[staticmethod]
     #[pyo3(signature = (image, /))]
     fn from_pillow(image: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Self::made(image.py(), Ok(source::pillow(image)?))
+        Patience::none().run(image.py(), || Self::made(image.py(), Ok(source::pillow(image)?)))
     }
 
     /// (width, height) in pixels.
@@ -295,13 +289,14 @@ impl Image {
         let fit = argument::fit(py, fit, background)?.unwrap_or_default();
         argument::both_sides(py, "size", (width, height), fit)?;
         let how = argument::resampling(filter, &reducing_gap, AVERAGED)?;
-        slf.get().replace(py, true, |image| {
+        let smaller = |image: &gabion_image::Image| {
             let differs = match fit {
                 Fit::Inside => image.width() > width || image.height() > height,
                 _ => image.size() != (width, height),
             };
             differs.then(|| image.thumbnail_to_fit(width, height, fit, how)).transpose()
-        })?;
+        };
+        Patience::none().run(py, || slf.get().replace(py, true, smaller))?;
         Ok(slf)
     }
 
@@ -357,19 +352,17 @@ impl Image {
     /// 90.0. Raises ValueError for other angles, TypeError for what is no whole number.
     #[pyo3(signature = (degrees, /))]
     fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let turn = argument::turn(degrees)?;
-        self.map_brief(degrees.py(), |image| match turn {
-            Some(turn) => image.rotate(turn),
-            None => image.copy(),
-        })
+        let (py, turn) = (degrees.py(), argument::turn(degrees)?);
+        let turned = |image: &gabion_image::Image| turn.map_or_else(|| image.copy(), |turn| image.rotate(turn));
+        Patience::none().run(py, || self.map_brief(py, turned))
     }
 
     /// A new image with left and right ("horizontal") or top and bottom ("vertical") exchanged. Raises ValueError for
     /// another direction.
     #[pyo3(signature = (direction, /))]
     fn flip(&self, direction: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let flip = argument::flip(direction)?;
-        self.map_brief(direction.py(), |image| image.flip(flip))
+        let (py, flip) = (direction.py(), argument::flip(direction)?);
+        Patience::none().run(py, || self.map_brief(py, |image| image.flip(flip)))
     }
 
     /// Copy another image of the same mode over this one, with its upper left corner at (x, y). Pixels outside this
@@ -406,10 +399,11 @@ impl Image {
         if self.open_picture(py)?.is_contiguous() {
             return Ok(());
         }
-        self.replace(py, false, |image| {
+        let whole = |image: &gabion_image::Image| {
             let scattered = !image.is_contiguous();
             scattered.then(|| image.copy_contiguous()).transpose()
-        })
+        };
+        Patience::none().run(py, || self.replace(py, false, whole))
     }
 
     /// Row y as a writable memoryview of bytes, in place; negative y counts from the bottom. Raises IndexError when
@@ -501,6 +495,11 @@ impl Image {
         slf.is(other) || slf.get().is_like(slf.py(), other.get())
     }
 
+    /// With the pixels, unless closed.
+    fn __sizeof__(slf: &Bound<'_, Self>) -> usize {
+        basic_size(slf) + slf.get().peek().map_or(0, |picture| picture.len())
+    }
+
     fn __repr__(&self) -> String {
         let Some(picture) = self.peek() else { return "<gabion.Image, closed>".to_owned() };
         let (width, height) = picture.size;
@@ -555,7 +554,7 @@ impl Image {
     }
 
     /// A DLPack capsule of a contiguous image: rows, columns and, except for grey, channels, of uint8. With copy=True
-    /// of a copy. BufferError for another device or a stream, and for an image in several blocks.
+    /// of a copy, in one piece. BufferError for another device or a stream, and for an image in several blocks without.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__(
         &self,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::patience::Patience;
 use super::picture::{Picture, Shown};
 use super::refusal;
 use crate::gate::through_gate;
@@ -33,8 +34,8 @@ pub(super) fn tensor(
         return Err(refusal::buffer_error(py, &text));
     }
     let copied = copy == Some(true);
-    let picture = if copied { in_one_piece(py, picture.picture())? } else { picture };
-    let start = picture.whole(py)?.start.as_ptr();
+    let picture = if copied { Patience::none().run(py, || in_one_piece(py, picture.picture()))? } else { picture };
+    let start = picture.whole_or(py, "pass copy=True to from_dlpack() for a copy in one piece, ")?.start.as_ptr();
     let [rows, columns, channels] = picture.shape.map(|side| side as i64);
     // SAFETY: the pixels of the picture in one piece, which it keeps in place.
     unsafe {

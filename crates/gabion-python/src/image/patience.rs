@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::detached::detached_ungated;
 use crate::errors::Errors;
-use crate::memory::{patiently, refused};
+use crate::memory::{Garbage, patiently, refused};
 use crate::time;
 
 /// How long a call waits for room.
@@ -55,13 +55,18 @@ impl Patience {
 
     /// What `work` makes. It has to hold nothing of the pool's when it is refused.
     pub fn run<T>(&self, py: Python<'_>, mut work: impl FnMut() -> PyResult<T>) -> PyResult<T> {
-        let (mut need, mut rest) = (0, RESTS.0);
+        let (mut need, mut rest, mut garbage) = (0, RESTS.0, Garbage::new());
         loop {
             let error = match work() {
                 Err(error) => error,
                 done => return done,
             };
-            let (Some((start, timeout)), Some((asked, allowed))) = (self.0, to_be_had_later(py, &error)) else {
+            let Some((asked, allowed)) = to_be_had_later(py, &error) else { return Err(error) };
+            if garbage.collect(py) {
+                continue;
+            }
+            let Some((start, timeout)) = self.0 else {
+                garbage.in_vain();
                 return Err(error);
             };
             // All that was refused since it had to wait, where that comes one by one; from the start where it is more

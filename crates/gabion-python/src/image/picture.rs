@@ -10,7 +10,7 @@ use gabion_image::{Format, Image, ImageError, Mode, Overlap};
 use pyo3::prelude::*;
 
 use super::refusal;
-use crate::memory::{Place, Record, record};
+use crate::memory::{Place, Record, Traced, brought_back, record, trace};
 
 /// Up to this many bytes of pixels, what goes over them once does so with the interpreter in hand.
 pub(super) const BRIEF: u64 = 64 << 10;
@@ -32,6 +32,7 @@ pub(super) struct Picture {
     /// True while another picture is made that is to take its place.
     pub leaving: AtomicBool,
     record: OnceLock<Record>,
+    traced: OnceLock<Traced>,
 }
 
 impl Picture {
@@ -54,15 +55,18 @@ impl Picture {
             shown: AtomicUsize::new(0),
             leaving: AtomicBool::new(false),
             record: OnceLock::new(),
+            traced: OnceLock::new(),
             image: RwLock::new(image),
         })
     }
 
-    /// Writes down where it was made, if anybody wants to know.
+    /// Writes down where it was made, if anybody wants to know. Once for each picture.
     pub(super) fn note(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(record) = record(py, "Image", self.len())? {
-            // Once for each picture; a second record would be struck at once.
             let _ = self.record.set(record);
+        }
+        if let Some(traced) = trace(py, self.places.first().map(|place| place.start), self.len()) {
+            let _ = self.traced.set(traced);
         }
         Ok(())
     }
@@ -192,15 +196,21 @@ impl Picture {
 
     /// All pixels in one piece, if they lie so.
     pub(super) fn whole(&self, py: Python<'_>) -> PyResult<Place> {
+        self.whole_or(py, "")
+    }
+
+    /// As `whole`. `way` is what else the caller may do, with a comma, or nothing.
+    pub(super) fn whole_or(&self, py: Python<'_>, way: &str) -> PyResult<Place> {
         match self.places() {
             [whole] => Ok(*whole),
-            parts => Err(refusal::buffer_error(
-                py,
-                &format!(
-                    "this image lies in {} blocks: call make_contiguous() first, or use its rows() or blocks",
+            parts => {
+                let text = format!(
+                    "this image lies in {} blocks: {way}open or make it with contiguous=True, call make_contiguous() \
+                     first, or use its rows() or blocks",
                     parts.len()
-                ),
-            )),
+                );
+                Err(refusal::buffer_error(py, &text))
+            }
         }
     }
 
@@ -214,6 +224,14 @@ impl Picture {
         assert!(offset + length <= part.length, "a row of this picture");
         // SAFETY: the assertion has shown that the row lies inside the part.
         Place { start: unsafe { part.start.add(offset) }, length }
+    }
+}
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        brought_back();
+        // Before the image, which is dropped after this.
+        drop(self.traced.take());
     }
 }
 

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::items::{self, Content, Items};
 use super::lease::{Hold, Lease, Memory, Place, Refused};
-use super::{arrow, dlpack, refusal, tracking, waiting};
+use super::{arrow, dlpack, refusal, seen, tracking, waiting};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::ffi;
@@ -51,7 +51,8 @@ impl Buffer {
     pub(super) fn new(py: Python<'_>, memory: gabion_blocks::pool::Buffer) -> PyResult<Self> {
         let place = Place::of(&memory);
         let record = tracking::record(py, "Buffer", place.length)?;
-        Ok(Self { lease: Lease::new(Memory::Buffer(memory), record), place, part: false })
+        let traced = seen::trace(py, Some(place.start), place.length);
+        Ok(Self { lease: Lease::new(Memory::Buffer(memory), record, traced), place, part: false })
     }
 
     /// Some bytes of a group.
@@ -187,6 +188,12 @@ impl Buffer {
     /// A buffer is true, even one of 0 bytes.
     fn __bool__(&self) -> bool {
         true
+    }
+
+    /// With the bytes, unless they are a group's, or released.
+    fn __sizeof__(slf: &Bound<'_, Self>) -> usize {
+        let this = slf.get();
+        seen::basic_size(slf) + if this.part || this.lease.is_released() { 0 } else { this.place.length }
     }
 
     fn __repr__(&self) -> String {

@@ -41,7 +41,8 @@ fn patience(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
 ///
 /// Raises LimitError when a limit, or the machine's memory and swap, does not allow it (nothing is touched then),
 /// MemoryError when the system is out of memory and giving back the pool's own idle memory did not help, TypeError or
-/// ValueError when nbytes is not a size.
+/// ValueError when nbytes is not a size. Before total_limit refuses the call or has it wait, Python's collector runs
+/// once, because garbage may hold what is asked for; not if gc.disable() was called, nor soon after it was in vain.
 ///
 /// Constant time when warm, about a microsecond; clearing takes time linear in nbytes.
 ///

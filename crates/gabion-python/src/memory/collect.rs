@@ -5,6 +5,8 @@ use gabion_blocks::pool::Pool;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
+use super::garbage;
+
 /// The generation that a full collection names.
 const FULL: i64 = 2;
 
@@ -12,8 +14,11 @@ const FULL: i64 = 2;
 #[pyfunction]
 #[pyo3(signature = (phase, info, /))]
 fn _after_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyResult<()> {
+    let ends = phase.eq("stop")?;
     // Without a global lock every collection is a full one, whatever generation it names.
-    if phase.eq("stop")? && (cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL) {
+    let full = ends && (cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL);
+    garbage::collector(!ends, full);
+    if full {
         Pool::global().look_soon();
     }
     Ok(())

@@ -10,7 +10,7 @@ use pyo3::types::{PyIterator, PyTuple};
 
 use super::buffer::Buffer;
 use super::lease::{Lease, Memory, Place, Refused};
-use super::{argument, refusal, tracking};
+use super::{argument, refusal, seen, tracking};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::once::once;
@@ -48,7 +48,8 @@ impl Group {
         let (nbytes, part_bytes) = (memory.len(), memory.part_bytes());
         let places: Box<[Place]> = memory.parts().iter().map(Place::of).collect();
         let record = tracking::record(py, "Group", nbytes)?;
-        let lease = Lease::new(Memory::Group(memory), record);
+        let traced = seen::trace(py, places.first().map(|place| place.start), nbytes);
+        let lease = Lease::new(Memory::Group(memory), record, traced);
         Ok(Self { lease, places, nbytes, part_bytes, row_bytes, blocks: PyOnceLock::new() })
     }
 
@@ -159,6 +160,13 @@ impl Group {
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
         self.all_blocks(py)?.as_any().try_iter()
+    }
+
+    /// With the bytes of all blocks, unless released.
+    fn __sizeof__(slf: &Bound<'_, Self>) -> usize {
+        let this = slf.get();
+        let lent = if this.lease.is_released() { 0 } else { this.nbytes };
+        seen::basic_size(slf) + size_of_val(&*this.places) + lent
     }
 
     fn __repr__(&self) -> String {

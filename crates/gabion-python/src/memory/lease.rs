@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use gabion_blocks::pool;
 
-use super::tracking;
+use super::{garbage, seen, tracking};
 
 /// The memory was released by hand: nothing may be exported any more.
 const RELEASED: usize = 1 << (usize::BITS - 1);
@@ -72,6 +72,8 @@ pub(super) struct Lease {
     memory: UnsafeCell<Option<Memory>>,
     /// The record of where it was rented, if there is one.
     record: Option<tracking::Record>,
+    /// What tracemalloc knows of it, if it does.
+    traced: Option<seen::Traced>,
 }
 
 // SAFETY: pool memory may be dropped on any thread (`pool::Buffer` and `pool::Group` are Send and Sync), and the cell
@@ -82,8 +84,8 @@ unsafe impl Send for Lease {}
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    pub(super) fn new(memory: Memory, record: Option<tracking::Record>) -> Arc<Self> {
-        Arc::new(Self { state: AtomicUsize::new(0), memory: UnsafeCell::new(Some(memory)), record })
+    pub(super) fn new(memory: Memory, record: Option<tracking::Record>, traced: Option<seen::Traced>) -> Arc<Self> {
+        Arc::new(Self { state: AtomicUsize::new(0), memory: UnsafeCell::new(Some(memory)), record, traced })
     }
 
     /// True after a release by hand.
@@ -130,16 +132,33 @@ impl Lease {
         if before & (RELEASED | EXPORTS) == 0 { self.end() } else { None }
     }
 
+    /// The memory is about to go back.
+    fn goes_back(&self) {
+        garbage::brought_back();
+        if let Some(traced) = &self.traced {
+            traced.end();
+        }
+    }
+
     /// What comes when the lease is released and without exports, which is once.
     fn end(&self) -> Option<Memory> {
         // Acquire: the uses of all exports (their end_export is a Release) come before the memory goes back.
         fence(Ordering::Acquire);
+        self.goes_back();
         if let Some(record) = &self.record {
             record.strike();
         }
         // SAFETY: RELEASED is set once and no export begins after it, so that one call alone has brought about RELEASED
         // without exports; drop() needs the only reference, and `self` is one.
         unsafe { (*self.memory.get()).take() }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.memory.get_mut().is_some() {
+            self.goes_back();
+        }
     }
 }
 

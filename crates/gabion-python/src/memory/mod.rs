@@ -11,6 +11,8 @@
 //! |---|---|
 //! | `refusal` | what the pool can refuse with, and how Python is told |
 //! | `argument` | counts and rows as callers write them |
+//! | `garbage` | before a refusal, the collector may bring back what garbage holds |
+//! | `seen` | what tracemalloc and sys.getsizeof see of it |
 //! | `tracking` | where memory was rented, while somebody wants to know |
 //! | `lease` | one buffer or group: exports, release, end |
 //! | `waiting` | renting without holding the interpreter, interruptible |
@@ -29,6 +31,10 @@
 mod refusal;
 
 mod argument;
+
+mod garbage;
+
+mod seen;
 
 mod tracking;
 
@@ -55,8 +61,10 @@ mod malloc;
 mod collect;
 
 pub(crate) use argument::row as row_index;
+pub(crate) use garbage::{Garbage, brought_back};
 pub(crate) use lease::Place;
 pub(crate) use refusal::refused;
+pub(crate) use seen::{Traced, basic_size, trace};
 pub(crate) use tracking::{Record, record};
 pub(crate) use waiting::patiently;
 

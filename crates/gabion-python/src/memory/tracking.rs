@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::garbage;
 use crate::errors::legible;
 use crate::result;
 
@@ -120,6 +121,7 @@ fn _track_end(first: u64) -> Vec<(&'static str, usize, Vec<Frame>)> {
 /// In a forked child: takes a new list when the old one's lock belongs to a thread that is not here.
 #[pyfunction]
 fn after_fork() {
+    garbage::after_fork();
     // SAFETY: as in live().
     let old = unsafe { &*LIVE.load(Ordering::Relaxed) };
     if matches!(old.try_lock(), Err(TryLockError::WouldBlock)) {

@@ -4,29 +4,43 @@ use gabion_blocks::BlockError;
 use gabion_blocks::pool::Pool;
 use pyo3::prelude::*;
 
+use super::garbage::Garbage;
 use super::refusal;
 use crate::detached::Detached;
 
-/// Runs `rent` detached from the interpreter. It is handed the question whether to go on waiting, which is asked about
-/// every 50 ms and runs the handlers of signals: one that raises ends the waiting with what it raised.
+/// Runs `rent` detached from the interpreter. It is handed the question whether to go on waiting, which is asked before
+/// it rests, and about every 50 ms, and runs the handlers of signals: one that raises ends the waiting with what it
+/// raised. Garbage may hold what is asked for: it is collected before a wait, or before a refusal.
 pub(crate) fn patiently<R: Send>(
     py: Python<'_>,
-    rent: impl FnOnce(&Pool, &mut dyn FnMut() -> bool) -> Result<R, BlockError> + Send,
+    mut rent: impl FnMut(&Pool, &mut dyn FnMut() -> bool) -> Result<R, BlockError> + Send,
 ) -> PyResult<R> {
-    let mut raised = None;
-    let rented = {
-        // SAFETY: attached (`py`). `rent` has nothing of the interpreter's (it is Send), and the handlers run visiting;
-        // what they raise is only moved meanwhile.
-        let mut away = unsafe { Detached::begin() };
-        rent(Pool::global(), &mut || {
-            raised = away.visit(|py| py.check_signals().err());
-            raised.is_none()
-        })
-    };
-    match (rented, raised) {
-        // What a handler raised comes first; memory that was rented meanwhile goes back.
-        (_, Some(error)) => Err(error),
-        (Ok(rented), None) => Ok(rented),
-        (Err(error), None) => Err(refusal::refused(py, &error)),
+    let mut garbage = Garbage::new();
+    loop {
+        let mut raised = None;
+        let rented = {
+            // SAFETY: attached (`py`). `rent` has nothing of the interpreter's (it is Send), and the handlers and the
+            // collector run visiting; what they raise is only moved meanwhile.
+            let mut away = unsafe { Detached::begin() };
+            rent(Pool::global(), &mut || {
+                raised = away.visit(|py| {
+                    // Its place in the queue is kept meanwhile. What comes back is seen by the wait, as if another
+                    // thread had given it back.
+                    garbage.collect(py);
+                    py.check_signals().err()
+                });
+                raised.is_none()
+            })
+        };
+        match (rented, raised) {
+            // What a handler raised comes first; memory that was rented meanwhile goes back.
+            (_, Some(error)) => return Err(error),
+            (Ok(rented), None) => return Ok(rented),
+            (Err(BlockError::Total { asked, limit, .. }), None) if asked <= limit && garbage.collect(py) => {}
+            (Err(error), None) => {
+                garbage.in_vain();
+                return Err(refusal::refused(py, &error));
+            }
+        }
     }
 }
