@@ -42,6 +42,7 @@ CALLS = {
     "copy": "LARGE.copy()",
     "make_contiguous": "LARGE.make_contiguous()",
     "thumbnail": "LARGE.thumbnail((3400, 2100))",
+    "paste": "LARGE.paste(LARGE, (5, 5))",
     "pickle": "pickle.loads(PICKLED)",
     "dlpack": "LARGE.__dlpack__(copy=True)",
 }

@@ -374,7 +374,8 @@ impl Image {
         let Ok(other) = other.cast::<Self>() else { return Err(refusal::no_image(other)) };
         let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
         let other = other.get();
-        through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))
+        let paste = || through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py));
+        Patience::none().run(py, paste)
     }
 
     /// A second image with the same pixels and metadata. timeout is that of open().
