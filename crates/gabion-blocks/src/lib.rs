@@ -79,7 +79,7 @@ pub use error::{BlockError, make_room, try_box, try_room};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
 pub use pool::{Allowance, Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
-pub use rank::thread_rank;
+pub use rank::Rank;
 pub use run::{Run, total_len};
 pub use set::BlockSet;
 pub use unique::unique_number;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Settings,
-    first_generation, limits, make_room, thread_rank, total_len, unique_number,
+    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Rank, Settings,
+    first_generation, limits, make_room, total_len, unique_number,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -124,7 +124,9 @@ impl Pile {
     /// The shard that this thread puts into, by its rank.
     #[inline]
     fn own_shard(&self) -> usize {
-        if self.shards.len() == 1 { 0 } else { thread_rank() & (self.shards.len() - 1) }
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static RANK: Rank = const { Rank::new() });
+        if self.shards.len() == 1 { 0 } else { RANK.with(|rank| rank.get(&NEXT)) & (self.shards.len() - 1) }
     }
 
     /// Finds a live pointer's slot and locks its shard.

@@ -1,25 +1,27 @@
-//! A thread's seat: its cache in each pool that it has used.
+//! A thread's seat: its rank, and its cache in each pool that it has used.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::sync::atomic::AtomicUsize;
 
 use super::cache::{Cache, Open, Own};
 use super::shared::Shared;
 use crate::ending::Noted;
 use crate::error::{make_room, try_room};
 use crate::inside;
-use crate::rank::thread_rank;
+use crate::rank::Rank;
 use crate::sync::{Ordering, lock};
 
 type Place = (&'static Shared, Own);
 
 struct Seat {
+    rank: Rank,
     /// All places.
     places: RefCell<Vec<Place>>,
 }
 
 thread_local! {
-    static SEAT: Seat = const { Seat { places: RefCell::new(Vec::new()) } };
+    static SEAT: Seat = const { Seat { rank: Rank::new(), places: RefCell::new(Vec::new()) } };
     static NOTED: Noted = const { Noted::new() };
 
     /// The place that was used last, one of the seat's. Apart from it, because what has no destructor is reached
@@ -78,12 +80,18 @@ impl Seat {
             place
         } else {
             make_room(&mut places, 1).ok()?;
-            let place = (shared, shared.new_cache(thread_rank())?);
+            let place = (shared, shared.new_cache(self.rank())?);
             places.push(place);
             place
         };
         FIRST.set(Some(place));
         Some(place.1)
+    }
+
+    /// By which it belongs to an arena.
+    fn rank(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        self.rank.get(&NEXT)
     }
 }
 
