@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A thread's rank among those that share arenas, or shards: by their ranks they fill them evenly. Each use has ranks of
-/// its own: a thread that is no user takes none.
+/// A thread's rank among those that share arenas, or shards: by their ranks they fill them evenly. Each use has ranks
+/// of its own: a thread that is no user takes none.
 ///
 /// ```
 /// use std::sync::atomic::AtomicUsize;
