@@ -101,6 +101,10 @@ pub(crate) struct Arena {
     /// What was charged for the latter.
     pub doomed_bytes: Cell<u64>,
     pub outbox: Outbox,
+    /// Held by a thread that changes lists of pages and blocks: the owner, or one that takes back what is empty here.
+    /// What takes a slot of an active page, or frees one whose page keeps its standing, does without. Taken before the
+    /// locks of the `Slots`, but for that of threads that [take](crate::shared::Shared::taking).
+    pub lists: Mutex<()>,
     /// Held by a thread that opens letters or trims, because both may touch an affinity that another thread releases.
     pub reading: Mutex<()>,
     pub letters: Letters,
@@ -136,9 +140,12 @@ impl Arena {
         let layout = Layout::new::<Self>();
         // SAFETY: the layout is not empty.
         let arena = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Self>();
-        // SAFETY: fresh memory of this layout. Zeros are what cells, null pointers and atomics begin with; the lock is
-        // written as it should be. Rows that are never used stay untouched: an arena is an MiB long.
-        unsafe { (&raw mut (*arena.as_ptr()).reading).write(Mutex::new(())) };
+        // SAFETY: fresh memory of this layout. Zeros are what cells, null pointers and atomics begin with; the locks
+        // are written as they should be. Rows that are never used stay untouched: an arena is an MiB long.
+        unsafe {
+            (&raw mut (*arena.as_ptr()).lists).write(Mutex::new(()));
+            (&raw mut (*arena.as_ptr()).reading).write(Mutex::new(()));
+        }
         Some(arena)
     }
 

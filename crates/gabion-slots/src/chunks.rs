@@ -12,7 +12,7 @@ use crate::checked::{CHECKED, fill};
 use crate::error::{FreeError, SlotsError};
 use crate::record::{block_of, link};
 use crate::shared::{Shared, refusal};
-use crate::sync::{Ordering, Ordering::Relaxed};
+use crate::sync::{Ordering, Ordering::Relaxed, lock};
 use crate::territory::Area;
 use crate::tier::{CHUNK_ALIGN, Tier, tier};
 
@@ -121,6 +121,7 @@ impl Shared {
         self.chunk_out(row, affinity, bytes);
         if chunks.has_empty_block() {
             let _inside = inside::enter();
+            let _lists = lock(&mine.lists);
             self.doom_chunk_blocks(mine, chunks, affinity, false);
             self.bury(mine);
         }

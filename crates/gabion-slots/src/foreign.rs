@@ -134,7 +134,8 @@ impl Shared {
         }
     }
 
-    /// Takes in what other threads have freed of an arena. For its own thread, or who has adopted it.
+    /// Takes in what other threads have freed of an arena. For its own thread, or who has adopted it, with the lock of
+    /// its lists.
     pub fn read_letters(&self, arena: &Arena) {
         let _reading = lock(&arena.reading);
         let mut next = arena.letters.slots.take_all();
@@ -158,6 +159,22 @@ impl Shared {
             // The thread that left something was later than the page's last slot.
             return;
         }
+        let (freed, last) = self.take_in(page);
+        page.record().returned.store(1, Relaxed);
+        if freed > 0 && page.count_out(freed) {
+            self.relist(arena, page, last);
+        }
+    }
+
+    /// Closes a page of which everything [was returned](Page::is_returned), for whoever holds the locks of the arena's
+    /// lists and of who reads.
+    pub fn close_returned(&self, arena: &Arena, page: Page<'_>) {
+        self.take_in(page);
+        self.close_unused(arena, page);
+    }
+
+    /// Sets what was left in a page free. Returns how many slots, and a pair that has one.
+    fn take_in(&self, page: Page<'_>) -> (u32, usize) {
         let (mut freed, mut twice, mut last) = (0, 0, 0);
         for (index, pair) in page.pairs().enumerate() {
             let (new, again) = letters::collect(pair.free, pair.left, page.valid(index));
@@ -170,9 +187,21 @@ impl Shared {
             let affinity = page.header.affinity.load(Relaxed);
             self.books[affinity as usize].twice.fetch_add(u64::from(twice), Relaxed);
         }
-        page.record().returned.store(1, Relaxed);
-        if freed > 0 && page.count_out(freed) {
-            self.relist(arena, page, last);
+        (freed, last)
+    }
+
+    /// Takes all blocks out of an arena's letter box, and puts back those that stay. The caller holds the lock of who
+    /// reads.
+    pub fn sift_letters(&self, arena: &Arena, stays: impl Fn(&Header) -> bool) {
+        let mut next = arena.letters.slots.take_all();
+        while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
+            // SAFETY: blocks in the letter box are blocks of pages of ours.
+            let header = unsafe { Header::of(base) };
+            let name = next;
+            next = header.mail.next.load(Relaxed);
+            if stays(header) {
+                arena.letters.slots.put(name, &header.mail.next);
+            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! A forked child begins with locks that nobody holds.
 //!
-//! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of those who tidy, that of
-//! its state, the locks of its arenas' letters, and that of its blocks. The pool's follow. After the fork both sides
-//! let go. In the child the arenas of other threads are orphans and stay as they are: what lies in them can be used and
-//! freed, and is not given back.
+//! Before the fork every lock of all `Slots` is taken: the list of them; of each the locks of those who take and who
+//! tidy, that of its state, the locks of its arenas' letters, and that of its blocks. The pool's follow. After the fork
+//! both sides let go. In the child the arenas of other threads are orphans and stay as they are: what lies in them can
+//! be used and freed, and is not given back.
 
 use std::sync::{Arc, Weak};
 
@@ -23,6 +23,7 @@ struct HeldSlots {
     _readings: Vec<MutexGuard<'static, ()>>,
     state: MutexGuard<'static, State>,
     _tidying: MutexGuard<'static, ()>,
+    _taking: MutexGuard<'static, ()>,
     shared: Arc<Shared>,
 }
 
@@ -51,10 +52,12 @@ pub(crate) fn watch_forks(shared: &Arc<Shared>) {
 fn hold(shared: Arc<Shared>) -> HeldSlots {
     // SAFETY: the value keeps the slots alive longer than the locks, which are let go first.
     let forever: &'static Shared = unsafe { &*Arc::as_ptr(&shared) };
+    // Where nobody takes or tidies, the locks of lists are held by the arenas' own threads alone, if at all.
+    let taking = lock(&forever.taking);
     let tidying = lock(&forever.tidying);
     let state = forever.lock();
     let readings = forever.arenas(&state).map(|arena| lock(&arena.reading)).collect();
-    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, state, _tidying: tidying, shared }
+    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, state, _tidying: tidying, _taking: taking, shared }
 }
 
 extern "C" fn before() {

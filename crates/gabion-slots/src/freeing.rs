@@ -12,7 +12,7 @@ use crate::error::FreeError;
 use crate::record::{self, Page};
 use crate::seat;
 use crate::shared::Shared;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{Ordering::Relaxed, Ordering::Release, lock};
 use crate::territory::Area;
 use crate::tier::{class_of, is_small};
 
@@ -122,14 +122,19 @@ impl Shared {
             // SAFETY: the slot is taken, and its user gives it up.
             unsafe { fill(at, usize::from(page.shape().slot)) };
         }
-        // Relaxed: only this thread writes to it.
-        pair.free.store(free | bit, Relaxed);
         if page.count_out(1) {
             let _inside = inside::enter();
             // SAFETY: the page has an owner, which was just seen to be this thread's arena.
             let arena = unsafe { seat::arena() };
+            // Taken while the slot still keeps the page.
+            let _lists = lock(&arena.lists);
+            // Relaxed: published by the lock.
+            pair.free.store(free | bit, Relaxed);
             self.relist(arena, page, index / 64);
             self.bury(arena);
+        } else {
+            // Release: as in `record::take_back`.
+            pair.free.store(free | bit, Release);
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 //!
 //! All of it is an arena's own, called by its thread or by one that has adopted it for the moment.
 
+use std::ptr;
+
 use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 
 use crate::affinity::Affinity;
@@ -9,7 +11,7 @@ use crate::arena::{Arena, Row};
 use crate::error::SlotsError;
 use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, refusal};
-use crate::sync::{AtomicU32, Ordering, Ordering::Relaxed, Ordering::Release, fence};
+use crate::sync::{AtomicU32, Ordering, Ordering::Relaxed, Ordering::Release, fence, lock};
 use crate::territory::Area;
 use crate::tier::mark_of;
 
@@ -208,6 +210,16 @@ impl Shared {
         }
     }
 
+    /// Makes a page free that is empty, though its standing does not say so yet. Whether other pages are idle, their
+    /// owner knows alone.
+    pub fn close_unused(&self, arena: &Arena, page: Page<'_>) {
+        let row = arena.row(Affinity::from_index(page.header.affinity.load(Relaxed)));
+        if page.standing().is_listed() {
+            self.unlist(row, page);
+        }
+        self.free_page(arena, row, page);
+    }
+
     /// Frees the pages of a block that is idle, and with them the block.
     fn free_idle_pages(&self, arena: &Arena, row: &Row, header: &Header) {
         for page in pages_in_use(header) {
@@ -266,7 +278,16 @@ impl Shared {
     /// Closes the active pages that are empty, and dooms the block that is kept warm.
     pub fn let_warm_go(&self, arena: &Arena, affinity: Affinity) {
         self.close_idle_pages(arena, affinity);
+        self.doom_warm(arena, affinity);
+    }
+
+    /// Dooms the block that is kept warm.
+    pub fn doom_warm(&self, arena: &Arena, affinity: Affinity) {
         let row = arena.row(affinity);
+        // Rows of affinities that the thread never used lie in memory that was never touched.
+        if row.blocks.get() == 0 {
+            return;
+        }
         if let Some(header) = self.header(row.warm.replace(0)) {
             self.doom(arena, row, header);
         }
@@ -341,7 +362,6 @@ impl Shared {
         }
         let (pages, chunks) = {
             let _state = self.lock();
-            // In this order: the first may read letters, which may empty a block of chunks.
             (self.strike_doomed(arena), self.strike_chunk_blocks(arena))
         };
         self.give_chunk_blocks_back(chunks);
@@ -362,9 +382,9 @@ impl Shared {
             if header.mail.pages.load(Relaxed) != 0 {
                 // It lies in the letter box, though there is nothing new in it. After that it does not, whatever a
                 // thread that a forked child does not have was about to do.
-                self.read_letters(arena);
+                let _reading = lock(&arena.reading);
+                self.sift_letters(arena, |other| !ptr::eq(other, header));
                 header.mail.pages.store(0, Relaxed);
-                continue;
             }
             self.books(Affinity::from_index(header.affinity.load(Relaxed))).blocks.fetch_sub(1, Relaxed);
             let name = arena.doomed.get();
@@ -391,7 +411,7 @@ impl Shared {
 }
 
 /// The pages of a block that are in use at this moment.
-fn pages_in_use(header: &Header) -> impl Iterator<Item = Page<'_>> {
+pub(crate) fn pages_in_use(header: &Header) -> impl Iterator<Item = Page<'_>> {
     let in_use = ALL_PAGES & !header.free.load(Relaxed);
     (1..PAGES_PER_BLOCK).filter(move |index| in_use >> index & 1 == 1).map(|index| header.page(index))
 }

@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 
 use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 
-use crate::sync::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use crate::sync::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::tier::{MOST_PAIRS, SHAPES, Shape};
 
 /// All pages that hold slots, as bits.
@@ -320,6 +320,17 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Whether all of its slots are free or left for the owner, and allocations come from other pages. Then the owner
+    /// has done with it, until it looks at its lists. For whoever holds the lock of the arena's lists.
+    pub fn is_returned(self) -> bool {
+        // Acquire: pairs with the release in `take_back` and in `letters::leave`.
+        let whole = |(index, pair): (usize, Pair<'_>)| {
+            let valid = self.valid(index);
+            (pair.free.load(Acquire) | pair.left.load(Acquire)) & valid == valid
+        };
+        self.standing() != Standing::ACTIVE && self.pairs().enumerate().all(whole)
+    }
+
     /// The bits of a pair that stand for slots.
     pub fn valid(self, pair: usize) -> u64 {
         valid_bits(self.slots() as usize, pair)
@@ -432,7 +443,8 @@ pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
         return false;
     }
     record.spare.store(spare, Relaxed);
-    free.store(before | bit, Relaxed);
+    // Release: a thread that finds everything of the page free may take it, and this one has done with it by then.
+    free.store(before | bit, Release);
     true
 }
 

@@ -11,15 +11,17 @@ use crate::arena::{Arena, Row};
 use crate::chunks::post_chunk;
 use crate::error::SlotsError;
 use crate::letters;
-use crate::record::{ALL_PAGES, Header, link};
+use crate::pages::pages_in_use;
+use crate::record::{ALL_PAGES, Header, Page, link};
 use crate::shared::{Large, Shared, State};
-use crate::sync::{Ordering, Ordering::Relaxed, lock};
+use crate::sync::{Ordering, Ordering::Relaxed, lock, try_lock};
 
 impl Shared {
     /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the
     /// empty blocks beyond those that are kept warm.
     pub fn settle(&self, arena: &Arena) {
         self.flush(arena);
+        let _lists = lock(&arena.lists);
         self.read_letters(arena);
         let names = self.affinity_count();
         {
@@ -45,6 +47,7 @@ impl Shared {
 
     fn trim_rows(&self, arena: &Arena, indices: Range<usize>) -> u64 {
         self.flush(arena);
+        let _lists = lock(&arena.lists);
         self.read_letters(arena);
         {
             // Against a release of some affinity, which another thread may make at the same moment.
@@ -87,6 +90,53 @@ impl Shared {
             bytes
         };
         self.adopt_all(worthwhile).into_iter().map(trim).sum()
+    }
+
+    /// Takes back the blocks of slots in other threads' arenas of which everything was freed: what others have freed
+    /// there waits for its owner, who may have nothing to do for long. Of one affinity, if that is said; `warm` ones
+    /// too, if that is. Returns bytes. `mine` is the calling thread's arena.
+    ///
+    /// An owner who is just changing its lists is left alone. The pages that an owner's allocations come from are its
+    /// own whether they are empty or not, and so are its chunks.
+    pub fn take_empty(&self, mine: Option<&Arena>, affinity: Option<Affinity>, warm: bool) -> u64 {
+        // Whoever comes while others do so waits for them, as in `tidy`.
+        let _taking = lock(&self.taking);
+        let (mut bytes, names) = (0, self.affinity_count());
+        for arena in (0..).map_while(|index| self.arena(index)) {
+            // Relaxed: see `Arena::free`.
+            if mine.is_some_and(|mine| mine.index == arena.index) || arena.orphaned.load(Relaxed) {
+                continue;
+            }
+            // The owner may wait for this thread to be done, and so may never be waited for.
+            let Some(_lists) = try_lock(&arena.lists) else { continue };
+            {
+                // Against a release of some affinity, which another thread may make at the same moment.
+                let _reading = lock(&arena.reading);
+                self.take_returned_blocks(arena, affinity);
+                let rows = affinity.map_or(0..names, |one| usize::from(one.index())..usize::from(one.index()) + 1);
+                for index in rows.filter(|_| warm) {
+                    self.doom_warm(arena, Affinity::from_index(index as u8));
+                }
+            }
+            bytes += self.bury(arena);
+        }
+        bytes
+    }
+
+    /// Empties those blocks in an arena's letter box of which everything was freed. The rest stays there. The caller
+    /// holds the locks of the lists and of who reads.
+    fn take_returned_blocks(&self, arena: &Arena, affinity: Option<Affinity>) {
+        self.sift_letters(arena, |header| {
+            let whose = Affinity::from_index(header.affinity.load(Relaxed));
+            let returned = affinity.is_none_or(|one| one == whose) && pages_in_use(header).all(Page::is_returned);
+            if returned {
+                letters::open(&header.mail.pages);
+                for page in pages_in_use(header) {
+                    self.close_returned(arena, page);
+                }
+            }
+            !returned
+        });
     }
 
     /// Whether a request that was refused may be served once memory was given back: not if it is for more than the
@@ -135,11 +185,11 @@ impl Shared {
         adopted
     }
 
-    /// Frees everything of an affinity. Returns bytes.
+    /// Frees everything of an affinity. Returns bytes. `mine` is the calling thread's arena, and keeps a block.
     ///
     /// # Safety
     /// Nobody uses anything of the affinity, or allocates from it or frees to it, until this returns.
-    pub unsafe fn release(&self, affinity: Affinity) -> u64 {
+    pub unsafe fn release(&self, mine: Option<&Arena>, affinity: Affinity) -> u64 {
         let (mut pages, mut chunks) = (0, 0);
         let mut larges: Vec<Large> = Vec::new();
         let mut bytes = 0;
@@ -152,7 +202,8 @@ impl Shared {
             for arena in self.sound_arenas(&state) {
                 let _reading = lock(&arena.reading);
                 self.forget_letters(arena, affinity);
-                pages = self.strike_row(arena.row(affinity), affinity, pages);
+                let keeps = mine.is_some_and(|mine| mine.index == arena.index);
+                pages = self.strike_row(arena.row(affinity), affinity, keeps, pages);
                 let before = self.books(affinity).budget.used();
                 chunks = self.strike_chunks(arena.row(affinity), affinity, chunks);
                 bytes += before.saturating_sub(self.books(affinity).budget.used());
@@ -169,18 +220,13 @@ impl Shared {
 
     /// Takes the letters of one affinity out of an arena's boxes.
     fn forget_letters(&self, arena: &Arena, affinity: Affinity) {
-        let mut next = arena.letters.slots.take_all();
-        while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
-            // SAFETY: blocks in the letter box are blocks of pages of ours.
-            let header = unsafe { Header::of(base) };
-            let name = next;
-            next = header.mail.next.load(Relaxed);
-            if header.affinity.load(Relaxed) == affinity.index() {
+        self.sift_letters(arena, |header| {
+            let stays = header.affinity.load(Relaxed) != affinity.index();
+            if !stays {
                 header.mail.pages.store(0, Relaxed);
-            } else {
-                arena.letters.slots.put(name, &header.mail.next);
             }
-        }
+            stays
+        });
         // Acquire: pairs with the release in `post_chunk`.
         let mut next = arena.letters.chunks.swap(0, Ordering::Acquire);
         while next != 0 {
@@ -193,9 +239,10 @@ impl Shared {
         }
     }
 
-    /// Empties a row of its blocks of pages and strikes them off the map. Returns the first of their list, which ends
+    /// Empties a row of its blocks of pages and strikes them off the map, but for one that it `keeps`: whoever releases
+    /// again and again would have it mapped and touched anew each time. Returns the first of their list, which ends
     /// with `done`.
-    fn strike_row(&self, row: &Row, affinity: Affinity, mut done: u32) -> u32 {
+    fn strike_row(&self, row: &Row, affinity: Affinity, keeps: bool, mut done: u32) -> u32 {
         for (shelf, lists) in row.shelves.iter().zip(&row.lists) {
             shelf.leave();
             for list in lists {
@@ -205,18 +252,48 @@ impl Shared {
         row.room.set(0);
         row.warm.set(0);
         let mut next = row.blocks.replace(0);
+        let mut kept: Option<&Header> = None;
+        let mut strike = |header: &Header| {
+            self.books(affinity).blocks.fetch_sub(1, Relaxed);
+            self.territory.strike(header.base().addr().get(), BLOCK_BYTES);
+            header.room_next.store(done, Relaxed);
+            done = link(header.number.load(Relaxed));
+        };
         while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
             // SAFETY: a block of pages of the row.
             let header = unsafe { Header::of(base) };
             next = header.next.load(Relaxed);
             let pages = (ALL_PAGES & !header.free.load(Relaxed)).count_ones() as usize;
             self.books(affinity).book_out((pages * PAGE_BYTES) as u64);
-            self.books(affinity).blocks.fetch_sub(1, Relaxed);
-            self.territory.strike(base.addr().get(), BLOCK_BYTES);
-            header.room_next.store(done, Relaxed);
-            done = link(header.number.load(Relaxed));
+            // The one that was touched most.
+            let untouched = |header: &Header| header.zero.load(Relaxed).count_ones();
+            if keeps && kept.is_none_or(|kept| untouched(header) < untouched(kept)) {
+                kept.replace(header).map(&mut strike);
+            } else {
+                strike(header);
+            }
+        }
+        if let Some(header) = kept {
+            self.wipe(row, header, affinity);
         }
         done
+    }
+
+    /// Makes a block of a released row its only one, empty and warm.
+    fn wipe(&self, row: &Row, header: &Header, affinity: Affinity) {
+        for page in pages_in_use(header) {
+            page.record().owner.store(0, Relaxed);
+        }
+        header.free.store(ALL_PAGES, Relaxed);
+        header.has_room.store(0, Relaxed);
+        header.next.store(0, Relaxed);
+        header.previous.store(0, Relaxed);
+        // What outboxes still hold of it is of the epoch before. It is in no letter box; see `strike_doomed`.
+        header.epoch.store(self.books(affinity).epoch.load(Relaxed), Relaxed);
+        header.mail.pages.store(0, Relaxed);
+        let name = link(header.number.load(Relaxed));
+        row.blocks.set(name);
+        row.warm.set(name);
     }
 
     /// Empties a row of its chunks and strikes their blocks off the map. Returns the first of their list, which ends

@@ -71,6 +71,14 @@ impl Books {
         }
     }
 
+    /// The budget in blocks, if there is one.
+    pub fn max_blocks(&self) -> Option<usize> {
+        match self.budget.limit() {
+            u64::MAX => None,
+            bytes => Some((bytes / BLOCK) as usize),
+        }
+    }
+
     /// Books `bytes` more in use, and the mark.
     pub fn book_in(&self, bytes: u64) {
         let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -117,8 +125,11 @@ pub(crate) struct Shared {
     arenas: Box<[AtomicPtr<Arena>]>,
     /// How many arenas have no owner, of both kinds. A hint.
     pub ownerless: AtomicUsize,
+    /// Held by a thread that takes what is empty from other threads' arenas. Taken before any other lock, those of
+    /// arenas' lists included.
+    pub taking: Mutex<()>,
     /// Held by a thread that adopts arenas without an owner to trim or to settle them, until they are without one
-    /// again. Taken before any other lock.
+    /// again. Taken before any other lock but that of the lists of an arena of one's own.
     pub tidying: Mutex<()>,
     state: Mutex<State>,
 }
@@ -137,6 +148,7 @@ impl Shared {
             books: (0..ROWS).map(Books::new).collect(),
             arenas: null_pointers(MOST_ARENAS).map_err(SlotsError::NoMemory)?,
             ownerless: AtomicUsize::new(0),
+            taking: Mutex::new(()),
             tidying: Mutex::new(()),
             state: Mutex::new(State {
                 names: NAMES.map(str::to_owned).to_vec(),
@@ -217,6 +229,14 @@ impl Shared {
         check(settings)?;
         self.set(&self.lock(), affinity, settings);
         Ok(())
+    }
+
+    /// An affinity's settings.
+    pub fn settings(&self, affinity: Affinity) -> Result<AffinitySettings, SlotsError> {
+        let books = self.known(affinity)?;
+        // Under the lock, so that both are of one time.
+        let _state = self.lock();
+        Ok(AffinitySettings { alignment: books.mask.load(Ordering::Relaxed) + 1, max_blocks: books.max_blocks() })
     }
 
     fn set(&self, state: &State, affinity: Affinity, settings: AffinitySettings) {
@@ -322,10 +342,13 @@ impl Shared {
             return self.leave(arena);
         }
         self.flush(arena);
-        if arena.has_letters() {
-            self.read_letters(arena);
+        {
+            let _lists = lock(&arena.lists);
+            if arena.has_letters() {
+                self.read_letters(arena);
+            }
+            self.bury(arena);
         }
-        self.bury(arena);
         self.keep_warm(arena);
     }
 

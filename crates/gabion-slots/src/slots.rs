@@ -18,7 +18,7 @@ use crate::record::Page;
 use crate::seat;
 use crate::shared::Shared;
 use crate::stats::{Report, SlotsStats};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{Ordering::Relaxed, lock};
 use crate::territory::Area;
 use crate::tier::{MOST_SLOT_BYTES, Tier, is_small, tier};
 
@@ -93,7 +93,8 @@ impl Slots {
         Ok(GLOBAL.get_or_init(|| made))
     }
 
-    /// Makes an affinity, or finds the one with this name; then its settings stay as they are.
+    /// Makes an affinity, or finds the one with this name; then its settings stay as they are, whatever is
+    /// asked for: see [`Slots::settings`].
     ///
     /// # Errors
     /// [`SlotsError::Name`] when the name is empty or all 255 are made, [`SlotsError::Alignment`] when the settings
@@ -109,6 +110,14 @@ impl Slots {
     /// [`SlotsError::UnknownAffinity`], [`SlotsError::Alignment`].
     pub fn configure(&self, affinity: Affinity, settings: AffinitySettings) -> Result<(), SlotsError> {
         self.shared.configure(affinity, settings)
+    }
+
+    /// An affinity's settings.
+    ///
+    /// # Errors
+    /// [`SlotsError::UnknownAffinity`].
+    pub fn settings(&self, affinity: Affinity) -> Result<AffinitySettings, SlotsError> {
+        self.shared.settings(affinity)
     }
 
     /// How many affinities there are; their indices are 0 up to that. Constant time.
@@ -207,10 +216,17 @@ impl Slots {
             return Ok(at);
         }
         // Or what this thread keeps, of blocks and pages for other sizes.
-        seat::with_arena(&self.shared, |arena| match error {
-            SlotsError::Budget { .. } => self.shared.trim_row(arena, affinity),
-            _ => self.shared.trim(arena),
+        let whose = matches!(error, SlotsError::Budget { .. }).then_some(affinity);
+        seat::with_arena(&self.shared, |arena| match whose {
+            Some(affinity) => self.shared.trim_row(arena, affinity),
+            None => self.shared.trim(arena),
         })?;
+        match self.alloc_by_tier(affinity, layout, zero) {
+            Err(error) if self.shared.may_pass(layout, error) => {}
+            done => return done,
+        }
+        // Or what other threads have nothing in, of which they may take no notice for long.
+        self.shared.take_empty(seat::existing(&self.shared), whose, true);
         self.alloc_by_tier(affinity, layout, zero)
     }
 
@@ -226,6 +242,7 @@ impl Slots {
                     }
                     shared.known(affinity)?;
                     let class = arena.row(affinity).class_of(layout);
+                    let _lists = lock(&arena.lists);
                     let refilled = shared.refill(arena, affinity, class);
                     shared.bury(arena);
                     refilled?;
@@ -233,6 +250,7 @@ impl Slots {
             })?,
             Tier::Chunk { align } => {
                 let at = seat::with_arena(shared, |arena| {
+                    let _lists = lock(&arena.lists);
                     let taken = shared.alloc_chunk(arena, affinity, layout, align);
                     shared.bury(arena);
                     taken
@@ -366,7 +384,8 @@ impl Slots {
         self.shared.territory.at(at.addr()) != Area::Nothing
     }
 
-    /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes.
+    /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes. The
+    /// calling thread keeps a block of slots for what it allocates next; [`Slots::trim`] gives that back as well.
     ///
     /// Takes time in proportion to the number of blocks, not of objects. Objects of other affinities are not touched,
     /// and other threads may use those meanwhile. A block that its owner was giving back just then may still be counted
@@ -377,7 +396,7 @@ impl Slots {
     pub unsafe fn release(&self, affinity: Affinity) -> u64 {
         let _inside = inside::enter();
         // SAFETY: the caller's duty.
-        unsafe { self.shared.release(affinity) }
+        unsafe { self.shared.release(seat::existing(&self.shared), affinity) }
     }
 
     /// Leaves what this thread has freed of other threads' at its owners, at once; where these have ended, their blocks
@@ -392,10 +411,12 @@ impl Slots {
     }
 
     /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back
-    /// to the pool. Returns the bytes by which `mapped_bytes` falls for that.
+    /// to the pool; and those blocks of slots of other threads of which everything was freed, but for one of each
+    /// affinity. Blocks of chunks wait for their threads. Returns the bytes by which `mapped_bytes` falls for that.
     pub fn trim(&self) -> u64 {
         let _inside = inside::enter();
-        seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0) + self.shared.tidy()
+        let own = seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0);
+        own + self.shared.tidy() + self.shared.take_empty(seat::existing(&self.shared), None, false)
     }
 
     /// The figures of all affinities, from any thread. One line of memory is read for each page in use.

@@ -38,6 +38,8 @@ pub struct AffinityStats {
     pub large_bytes: u64,
     /// What counts in its budget: whole blocks of slots, pages of chunks once they were touched, large objects.
     pub mapped_bytes: u64,
+    /// Its budget in blocks, large objects and chunks counted by their bytes; `None` for as many as there are.
+    pub max_blocks: Option<usize>,
     /// Slots that were freed twice by different threads, found out when the second free reached the slot's owner:
     /// not where the slot was handed out again before that.
     pub late_double_frees: u64,
@@ -88,7 +90,7 @@ fn mib(bytes: u64) -> f64 {
 fn line(f: &mut fmt::Formatter<'_>, one: &AffinityStats) -> fmt::Result {
     writeln!(
         f,
-        "{:<12} {:>12} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>8} {:>7}",
+        "{:<12} {:>12} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>8} {:>8} {:>7}",
         one.name,
         one.live_objects,
         mib(one.live_bytes),
@@ -96,6 +98,7 @@ fn line(f: &mut fmt::Formatter<'_>, one: &AffinityStats) -> fmt::Result {
         mib(one.free_bytes),
         mib(one.wasted_bytes),
         one.blocks,
+        one.max_blocks.map_or("-".to_owned(), |most| most.to_string()),
         one.large_objects
     )
 }
@@ -104,8 +107,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}",
-            "affinity", "objects", "live MiB", "peak MiB", "free MiB", "lost MiB", "blocks", "large"
+            "{:<12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7}",
+            "affinity", "objects", "live MiB", "peak MiB", "free MiB", "lost MiB", "blocks", "at most", "large"
         )?;
         for one in self.0.affinities.iter().filter(|one| one.peak_bytes > 0 || one.mapped_bytes > 0) {
             line(f, one)?;
@@ -158,6 +161,7 @@ impl Shared {
             one.live_bytes += one.large_bytes;
             one.peak_bytes = books.peak.load(Relaxed).max(one.live_bytes);
             one.mapped_bytes = books.budget.used();
+            one.max_blocks = books.max_blocks();
             one.late_double_frees = books.twice.load(Relaxed);
             // Counted at slightly different moments: rather nothing than a negative number.
             one.free_bytes = one.mapped_bytes.saturating_sub(one.live_bytes + one.wasted_bytes);

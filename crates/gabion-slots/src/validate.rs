@@ -32,6 +32,8 @@ struct Seen {
 impl Shared {
     /// Checks an arena of this thread's, and those without an owner.
     pub fn validate(&self, arena: &Arena) -> Result<(), Invalid> {
+        // Who takes what is empty puts it aside for a moment.
+        let _taking = lock(&self.taking);
         let state = self.lock();
         let ownerless = state.ownerless.iter().chain(&state.warm).filter_map(|&index| self.arena(index as usize));
         self.validate_arenas(&state, ownerless.chain([arena]))

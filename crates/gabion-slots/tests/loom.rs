@@ -19,7 +19,7 @@ mod sync {
 }
 
 use letters::{Hazard, LetterBox, collect, leave, open, raise};
-use sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use sync::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// A block with two pages of one pair each.
 struct Block {
@@ -171,5 +171,45 @@ fn a_released_block_is_not_touched_any_more() {
         world.letters.take_all();
         world.blocks[0].memory.with_mut(|_| ());
         late.join().unwrap();
+    });
+}
+
+/// Another thread than the owner takes the block once all of it is free or left. As in `Shared::take_empty`, with the
+/// order in which `record::take_back` frees a slot of its own and `Page::is_returned` looks.
+#[test]
+fn a_block_is_taken_when_its_owner_has_done_with_it() {
+    bounded(|| {
+        let world = World::new();
+        let other = run(&world, |world| world.leave(0, 0, 0, 0b10));
+        let owner = run(&world, |world| {
+            let block = &world.blocks[0];
+            // The page's count.
+            block.memory.with(|_| ());
+            block.free[0].store(block.free[0].load(Relaxed) | 0b01, Release);
+            0
+        });
+        let take = || {
+            let block = &world.blocks[0];
+            let name = world.letters.take_all();
+            if name == 0 {
+                return false;
+            }
+            if (block.free[0].load(Acquire) | block.left[0].load(Acquire)) != 0b11 {
+                world.letters.put(name, &block.next);
+                return false;
+            }
+            open(&block.pages);
+            collect(&block.free[0], &block.left[0], 0b11);
+            world.await_hazards(1);
+            if block.pages.load(Relaxed) != 0 {
+                assert_eq!(world.letters.take_all(), 1);
+            }
+            block.memory.with_mut(|_| ());
+            true
+        };
+        let early = take();
+        owner.join().unwrap();
+        assert_eq!(other.join().unwrap(), 0);
+        assert!(early != take(), "it is taken once");
     });
 }

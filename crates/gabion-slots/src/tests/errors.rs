@@ -306,6 +306,16 @@ fn affinities_are_counted_and_named() {
     assert_eq!((slots.affinity_count(), slots.affinity_name(edges).as_deref()), (5, Some("edges")));
     assert_eq!(slots.affinity_name(Affinity::PHYSICS).as_deref(), Some("physics"));
     assert_eq!(slots.affinity_name(Affinity::from_index(5)), None);
+    // Settings are those of whoever made it, until it is configured.
+    let others = AffinitySettings { alignment: 64, max_blocks: Some(3) };
+    assert_eq!(slots.affinity("edges", others).unwrap(), edges);
+    assert_eq!(slots.settings(edges), Ok(AffinitySettings::default()));
+    slots.configure(edges, others).unwrap();
+    assert_eq!(slots.settings(edges), Ok(others));
+    assert_eq!(slots.settings(Affinity::DATA), Ok(AffinitySettings { alignment: 16, max_blocks: None }));
+    assert_eq!(slots.settings(Affinity::from_index(5)), Err(SlotsError::UnknownAffinity { index: 5 }));
+    take(&slots, edges, 8);
+    assert!(slots.report().to_string().lines().nth(1).unwrap().ends_with("       3       0"));
 }
 
 #[test]

@@ -129,6 +129,7 @@ fn a_child_goes_on_with_the_arena_of_a_thread_that_had_ended() {
         unsafe { slots.release(A) };
         // SAFETY: there is no other thread.
         unsafe { slots.validate_all() }.unwrap();
+        slots.trim();
         assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
     });
     // Step 3, in the parent.
@@ -163,6 +164,7 @@ fn what_a_vanished_thread_had_gathered_stays_taken_in_the_child() {
             unsafe { slots.release(A) };
             // SAFETY: there is no other thread.
             unsafe { slots.validate_all() }.unwrap();
+            slots.trim();
             assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
         });
         freed(&slots);

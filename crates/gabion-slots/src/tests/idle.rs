@@ -1,8 +1,11 @@
 //! What is empty goes back, or to whoever needs it.
 
 use std::cell::RefCell;
+use std::iter::from_fn;
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
+
+use gabion_blocks::BLOCK_BYTES;
 
 use super::{MIB, Shared, drop_last, give, give_all, layout, on_twin, take};
 use crate::{Affinity, AffinitySettings, Slots, SlotsError, seat};
@@ -240,4 +243,60 @@ fn a_thread_that_is_ending_can_go_on() {
     assert_eq!(mapped(&slots), 0);
     slots.validate().unwrap();
     drop_last(slots, twin);
+}
+
+/// Fills a budget with slots in another thread, which stays and has nothing more to do. Returns what it made.
+fn built_elsewhere(slots: &Slots, affinity: Affinity) -> (Vec<Shared>, (Sender<()>, JoinHandle<()>)) {
+    let (slots, (ready, made), (end, ended)) = (slots.clone(), channel(), channel());
+    let thread = thread::spawn(move || {
+        let all: Vec<_> = from_fn(|| slots.alloc(affinity, layout(256)).ok()).map(Shared).collect();
+        ready.send(all).unwrap();
+        ended.recv().unwrap();
+        // Its lists are as they should be, and it goes on with them.
+        slots.validate().unwrap();
+        let more: Vec<_> = (0..1000).map(|_| take(&slots, affinity, 256)).collect();
+        give_all(&slots, more);
+        slots.validate().unwrap();
+    });
+    (made.recv().unwrap(), (end, thread))
+}
+
+#[test]
+fn a_budget_serves_whoever_asks_when_its_objects_are_freed() {
+    let (slots, _twin) = on_twin();
+    let level = AffinitySettings { max_blocks: Some(4), ..AffinitySettings::default() };
+    let level = slots.affinity("level", level).unwrap();
+    let (all, (end, thread)) = built_elsewhere(&slots, level);
+    assert!(all.len() > 60_000, "{}", all.len());
+    give_all(&slots, all.iter().map(|at| at.0).collect());
+    slots.flush();
+    // All but the block that the other thread's next object will be in.
+    let next: Vec<_> = from_fn(|| slots.alloc(level, layout(256)).ok()).collect();
+    assert!(next.len() * 4 == all.len() * 3, "{} of {}", next.len(), all.len());
+    slots.validate().unwrap();
+    give_all(&slots, next);
+    slots.trim();
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    slots.trim();
+    assert_eq!(slots.stats().total().mapped_bytes, 0);
+}
+
+#[test]
+fn a_trim_gives_back_what_an_idle_thread_has_nothing_in() {
+    let (slots, _twin) = on_twin();
+    let level = AffinitySettings { max_blocks: Some(6), ..AffinitySettings::default() };
+    slots.configure(A, level).unwrap();
+    let (all, (end, thread)) = built_elsewhere(&slots, A);
+    give_all(&slots, all[1..].iter().map(|at| at.0).collect());
+    // The other thread keeps the block with an object in it, the one of its next object, and one for the next page.
+    assert_eq!(slots.trim(), 3 * BLOCK_BYTES as u64);
+    let stats = slots.stats().total();
+    assert_eq!((stats.live_objects, stats.blocks), (1, 3));
+    give(&slots, all[0].0);
+    assert_eq!(slots.trim(), BLOCK_BYTES as u64);
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    slots.trim();
+    assert_eq!(slots.stats().total().mapped_bytes, 0);
 }

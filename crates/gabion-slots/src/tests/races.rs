@@ -46,6 +46,8 @@ fn a_late_parcel_of_a_released_affinity_takes_nothing_of_the_next_one() {
         freed.recv().unwrap().unwrap();
         // SAFETY: nobody uses the nodes any more.
         unsafe { slots.release(A) };
+        // The block that it keeps.
+        slots.trim();
         let wanted = if same_slot { first } else { second };
         let mut data = 0;
         let again = (0..20 * 64_512).map(|_| take(&slots, Affinity::DATA, 64)).inspect(|_| data += 1);

@@ -188,7 +188,7 @@ fn a_release_forgets_what_is_still_on_its_way() {
     let bytes = unsafe { slots.release(A) };
     assert!(bytes > 0);
     let nodes = slots.stats().affinities[2].clone();
-    assert_eq!((nodes.live_objects, nodes.mapped_bytes), (0, 0));
+    assert_eq!((nodes.live_objects, nodes.mapped_bytes), (0, BLOCK_BYTES as u64));
     slots.validate().unwrap();
     // The same memory, used again: nothing of it may be freed by what was on its way.
     let fresh = many(&slots, 5000, 24);
@@ -215,10 +215,36 @@ fn a_release_costs_blocks_and_not_objects() {
     assert_eq!(before.affinities[2].live_objects, 500_000);
     // SAFETY: nobody uses the nodes.
     let bytes = unsafe { slots.release(A) };
-    assert_eq!(bytes, before.affinities[2].mapped_bytes);
-    assert_eq!(slots.stats().affinities[2].mapped_bytes, 0);
+    assert_eq!(bytes, before.affinities[2].mapped_bytes - BLOCK_BYTES as u64);
+    let after = slots.stats().affinities[2].clone();
+    assert_eq!((after.live_objects, after.mapped_bytes, after.blocks), (0, BLOCK_BYTES as u64, 1));
+    slots.validate().unwrap();
     // SAFETY: as above; there is nothing left.
     assert_eq!(unsafe { slots.release(A) }, 0);
+    slots.trim();
+    assert_eq!(slots.stats().affinities[2].mapped_bytes, 0);
+}
+
+#[test]
+fn a_scratch_that_is_released_again_and_again_keeps_its_memory() {
+    let (slots, twin) = on_twin();
+    let frame = |slots: &Slots| {
+        let all: Vec<_> = (0..10_000).map(|_| take(slots, A, 64)).collect();
+        slots.validate().unwrap();
+        // SAFETY: nobody uses the nodes.
+        unsafe { slots.release(A) };
+        slots.validate().unwrap();
+        all[0]
+    };
+    let first = frame(&slots);
+    let (mapped, populated) = (twin.mapped(), twin.populated());
+    assert!(mapped > 0 && populated > 0);
+    for _ in 0..3 {
+        assert_eq!(frame(&slots), first);
+        assert_eq!((twin.mapped(), twin.populated()), (mapped, populated), "no page is touched for the first time");
+    }
+    slots.trim();
+    assert_eq!(twin.mapped(), 0);
 }
 
 #[test]
