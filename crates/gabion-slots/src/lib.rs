@@ -86,7 +86,7 @@ mod adapters;
 #[cfg(test)]
 mod tests;
 
-pub use adapters::{Backing, Global, SlotBox, Within, WithinGlobal};
+pub use adapters::{Backing, Global, SlotBox, Within, WithinGlobal, WithinOwned};
 /// The crate whose `Allocator` slots are: with its vectors and boxes, in the version that fits.
 pub use allocator_api2;
 

@@ -4,7 +4,7 @@ use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use gabion_blocks::Pool;
-use gabion_slots::{Affinity, AffinitySettings, Slots, Within, WithinGlobal};
+use gabion_slots::{Affinity, AffinitySettings, Slots, Within, WithinGlobal, WithinOwned};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 fn live(slots: &Slots) -> u64 {
@@ -53,6 +53,38 @@ fn vectors_shrink_where_there_is_no_memory_for_less() {
         slots.trim();
         slots.validate().unwrap();
     }
+}
+
+/// A struct that owns its slots together with what lies in them, in any order of its fields.
+#[test]
+fn a_struct_owns_slots_and_what_lies_in_an_affinity_of_them() {
+    struct Level {
+        slots: Slots,
+        names: HashMap<u32, Box<[u8], WithinOwned>, DefaultHashBuilder, WithinOwned>,
+        edges: Vec<[u32; 2], WithinOwned>,
+    }
+    fn load() -> Level {
+        let slots = Slots::new(Pool::global()).unwrap();
+        let own = slots.affinity("level", AffinitySettings { max_blocks: Some(4), ..Default::default() }).unwrap();
+        let within = slots.within_owned(own);
+        let mut names = HashMap::new_in(within.clone());
+        for n in 0..1000 {
+            let mut bytes = Vec::new_in(within.clone());
+            bytes.extend_from_slice(format!("node {n}").as_bytes());
+            names.insert(n, bytes.into_boxed_slice());
+        }
+        Level { slots, names, edges: Vec::new_in(within) }
+    }
+    let mut level = load();
+    level.edges.extend((0..1000).map(|n| [n, n + 1]));
+    assert!(*level.names[&7] == *b"node 7" && level.edges[9] == [9, 10]);
+    let own = level.edges.allocator().affinity();
+    assert_eq!(level.edges.allocator().slots().stats().affinities[usize::from(own.index())].live_objects, 1002);
+    level.edges = Vec::new_in(level.edges.allocator().clone());
+    assert_eq!(live(&level.slots), 1001);
+    let last = level.edges;
+    drop((level.slots, level.names));
+    assert_eq!(live(last.allocator().slots()), 0, "the vector alone keeps the slots");
 }
 
 #[test]

@@ -202,3 +202,66 @@ fn values_of_many_kinds_are_dropped_as_what_they_are() {
     drop(numbers);
     assert_eq!(live(&slots), 0);
 }
+
+#[test]
+fn a_box_is_the_iterator_future_error_or_type_that_its_value_is() {
+    let slots = slots();
+    let within = slots.within(Affinity::OBJECTS);
+    let mut numbers: SlotBox<'_, dyn DoubleEndedIterator<Item = u32>> =
+        unsize!(within.boxed(0..10_u32).unwrap() => dyn DoubleEndedIterator<Item = u32>);
+    assert_eq!(
+        (numbers.next(), numbers.next_back(), numbers.nth(1), numbers.size_hint().0),
+        (Some(0), Some(9), Some(2), 6)
+    );
+    assert_eq!(numbers.map(|n| n * 2).sum::<u32>(), 66);
+    assert_eq!(within.boxed([1, 2, 3].into_iter()).unwrap().len(), 3);
+
+    let ready = unsize!(within.boxed(std::future::ready(7)).unwrap() => dyn Future<Output = i32> + Unpin);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut polled =
+        |mut future: SlotBox<'_, dyn Future<Output = i32> + Unpin>| Pin::new(&mut future).poll(&mut context);
+    assert_eq!(polled(ready), std::task::Poll::Ready(7));
+
+    let error: SlotBox<'_, dyn std::error::Error> =
+        unsize!(within.boxed(std::fmt::Error).unwrap() => dyn std::error::Error);
+    let shown: &dyn std::error::Error = &error;
+    assert_eq!(shown.to_string(), std::fmt::Error.to_string());
+
+    let part = unsize!(within.boxed(String::from("part")).unwrap() => dyn std::any::Any + Send);
+    let part = SlotBox::<dyn std::any::Any + Send>::downcast::<u32>(part).unwrap_err();
+    let part = SlotBox::<dyn std::any::Any + Send>::downcast::<String>(part).unwrap();
+    assert_eq!((part.as_str(), live(&slots)), ("part", 1));
+    drop((part, error));
+    assert_eq!(live(&slots), 0);
+}
+
+#[test]
+fn values_are_made_in_their_place() {
+    let slots = slots();
+    let data = slots.within(Affinity::DATA);
+    let zeros = data.boxed_zeroed::<[u64; 1 << 20]>().unwrap();
+    // SAFETY: numbers may be zero.
+    let zeros = unsafe { SlotBox::assume_init(zeros) };
+    assert!(zeros.iter().all(|&number| number == 0));
+    let mut room = data.boxed_uninit::<[u8; 100]>().unwrap();
+    room.write([7; 100]);
+    // SAFETY: just written.
+    assert_eq!(*unsafe { SlotBox::assume_init(room) }, [7; 100]);
+    data.boxed_zeroed::<()>().unwrap();
+
+    let drops = Rc::new(Cell::new(0));
+    let make = |index| {
+        assert!(index < 20, "on purpose");
+        Counted(Rc::clone(&drops))
+    };
+    let all = data.boxed_slice_with(20, make).unwrap();
+    assert_eq!((all.len(), drops.get()), (20, 0));
+    drop(all);
+    assert_eq!(drops.get(), 20);
+    let panics = || data.boxed_slice_with(30, make).is_ok();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    assert_eq!(drops.get(), 40);
+    assert_eq!(data.boxed_slice_with(0, make).unwrap().len(), 0);
+    drop(zeros);
+    assert_eq!(live(&slots), 0);
+}

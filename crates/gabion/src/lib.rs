@@ -52,7 +52,7 @@
 //! | [`Pool`] | warm memory with arenas, trimming and limits |
 //! | [`Buffer`], [`Group`] | contiguous memory, and memory in blocks, owned until dropped |
 //! | [`Slots`], [`Affinity`] | objects packed by kind: allocated, freed, released by affinity |
-//! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
+//! | [`Within`], [`WithinOwned`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
 //! | [`SlotBox`], [`unsize!`] | one value in a slot, owned; as a trait object or a slice |
 //! | [`allocator_api2`] | its vectors and boxes, in the version that fits |
 //! | [`Global`] | slots under a whole program, chosen at run time |
@@ -92,5 +92,5 @@ pub use gabion_slots as slots;
 pub use gabion_slots::allocator_api2;
 pub use gabion_slots::{
     Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Invalid, MOST_AFFINITIES, Report, SlotBox,
-    Slots, SlotsError, SlotsStats, Within, WithinGlobal, unsize,
+    Slots, SlotsError, SlotsStats, Within, WithinGlobal, WithinOwned, unsize,
 };

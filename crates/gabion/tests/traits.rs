@@ -5,7 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use gabion::{
     Affinity, BlockError, Buffer, Cache, Cursor, FileError, FreeError, Global, Group, GroupRequest, Lease, Pile,
     PileError, Pointer, Pointers, Pool, ReadBuf, Request, RunIdentity, SlotBox, Slots, SlotsError, Table, View, Within,
-    WithinGlobal,
+    WithinGlobal, WithinOwned,
 };
 
 fn is_of_any_thread<T: Send + Sync>() {}
@@ -24,6 +24,7 @@ fn all_may_be_sent_and_shared() {
     each!(is_of_any_thread: Cache, Table, Lease);
     each!(is_of_any_thread: Pool, Buffer, Group, Request, GroupRequest, BlockError, FileError);
     each!(is_of_any_thread: Slots, Within<'_>, WithinGlobal<0>, Global, SlotBox<'_, u64>, SlotsError, FreeError, Affinity);
+    each!(is_of_any_thread: WithinOwned);
 }
 
 #[test]
@@ -32,6 +33,7 @@ fn a_panic_beside_them_leaves_them_whole() {
     each!(stands_panics: Cache, Table, Lease);
     each!(stands_panics: Pool, Buffer, Group, Request, GroupRequest, BlockError);
     each!(stands_panics: Slots, Within<'_>, WithinGlobal<0>, Global, SlotBox<'_, u64>, SlotsError, FreeError, Affinity);
+    each!(stands_panics: WithinOwned);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
@@ -151,6 +151,74 @@ impl<'s> Within<'s> {
         Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
     }
 
+    /// Room for a value that is written in its place: for what is too large to be made elsewhere first.
+    ///
+    /// ```
+    /// use gabion_slots::{Affinity, Slots, SlotBox};
+    ///
+    /// let slots = Slots::new(gabion_blocks::Pool::global())?;
+    /// let mut table = slots.within(Affinity::DATA).boxed_zeroed::<[u8; 16 << 20]>()?;
+    /// // SAFETY: bytes may be zero.
+    /// let mut table = unsafe { SlotBox::assume_init(table) };
+    /// table[7] = 1;
+    /// # Ok::<(), gabion_slots::SlotsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`].
+    pub fn boxed_uninit<T>(&self) -> Result<SlotBox<'s, MaybeUninit<T>>, SlotsError> {
+        let at = self.room(Layout::new::<T>())?.cast();
+        Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
+    }
+
+    /// As [`Within::boxed_uninit`], all bytes zero: large ones without being touched, where their memory is fresh.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`].
+    pub fn boxed_zeroed<T>(&self) -> Result<SlotBox<'s, MaybeUninit<T>>, SlotsError> {
+        let layout = Layout::new::<T>();
+        let at =
+            if layout.size() == 0 { self.room(layout)? } else { self.slots().alloc_zeroed(self.affinity(), layout)? };
+        Ok(SlotBox { at: at.cast(), slots: self.slots(), _owns: PhantomData })
+    }
+
+    /// A slice of `len` values, each made by `make` from its index, in a slot. If it panics, those made are dropped,
+    /// and the slot is freed.
+    ///
+    /// ```
+    /// # use gabion_slots::{Affinity, Slots};
+    /// # let slots = Slots::new(gabion_blocks::Pool::global())?;
+    /// let names = slots.within(Affinity::DATA).boxed_slice_with(3, |index| format!("part {index}"))?;
+    /// assert_eq!(names[2], "part 2");
+    /// # Ok::<(), gabion_slots::SlotsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`]; nothing was made then.
+    ///
+    /// # Panics
+    /// When that many values take more than half of the address space.
+    pub fn boxed_slice_with<T>(
+        &self,
+        len: usize,
+        mut make: impl FnMut(usize) -> T,
+    ) -> Result<SlotBox<'s, [T]>, SlotsError> {
+        let layout = Layout::array::<T>(len).expect("the slice is no longer than half of the address space");
+        let slot = Slot(self.slots(), self.room(layout)?, layout);
+        // Dropped before the slot.
+        let mut made = Made { first: slot.1.cast::<T>(), count: 0 };
+        for index in 0..len {
+            let value = make(index);
+            // SAFETY: room for `len` values, aligned, and nobody else's; the index is below that.
+            unsafe { made.first.add(index).write(value) };
+            made.count += 1;
+        }
+        let made = ManuallyDrop::new(made);
+        let slot = ManuallyDrop::new(slot);
+        let at = NonNull::slice_from_raw_parts(made.first, len);
+        Ok(SlotBox { at, slots: slot.0, _owns: PhantomData })
+    }
+
     /// Copies a slice into a slot.
     ///
     /// # Errors
@@ -244,6 +312,17 @@ impl<T: ?Sized> SlotBox<'static, T> {
     }
 }
 
+impl<'s, T> SlotBox<'s, MaybeUninit<T>> {
+    /// The box of the value that was written there.
+    ///
+    /// # Safety
+    /// It was written, or its bytes are a value of its type as they are.
+    #[inline]
+    pub unsafe fn assume_init(this: Self) -> SlotBox<'s, T> {
+        SlotBox { slots: this.slots, at: Self::into_raw(this).cast(), _owns: PhantomData }
+    }
+}
+
 impl<T> SlotBox<'_, T> {
     /// Moves the value out and frees its slot.
     #[inline]
@@ -273,6 +352,19 @@ unsafe fn free(slots: &Slots, at: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's duty.
         unsafe { slots.free_sized(Affinity::OBJECTS, at, layout) }
     });
+}
+
+/// The first values of a slice: dropped if making the next one panics.
+struct Made<T> {
+    first: NonNull<T>,
+    count: usize,
+}
+
+impl<T> Drop for Made<T> {
+    fn drop(&mut self) {
+        // SAFETY: so many were written, and nobody else drops them.
+        unsafe { NonNull::slice_from_raw_parts(self.first, self.count).drop_in_place() };
+    }
 }
 
 /// A slot without a value: freed even if making the value, or its own drop, panics.

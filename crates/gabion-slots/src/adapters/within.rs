@@ -96,6 +96,71 @@ impl<const AFFINITY: u8> WithinGlobal<AFFINITY> {
     }
 }
 
+/// One affinity of some [`Slots`], and a handle of them: as [`Within`], but it borrows nothing, and what is made with
+/// it keeps the slots alive. So a struct may own slots together with what lies in them. Made by
+/// [`Slots::within_owned`].
+///
+/// ```
+/// use allocator_api2::{boxed::Box, vec::Vec};
+/// use gabion_slots::{Affinity, AffinitySettings, Slots, SlotsError, WithinOwned};
+///
+/// struct Node {
+///     children: Vec<u32, WithinOwned>, // their places in `Level::nodes`
+/// }
+/// struct Level {
+///     nodes: Vec<Node, WithinOwned>,
+///     root: Box<Node, WithinOwned>,
+///     slots: Slots,
+/// }
+///
+/// fn load() -> Result<Level, SlotsError> {
+///     let slots = Slots::new(gabion_blocks::Pool::global())?;
+///     let nodes = slots.within_owned(slots.affinity("level", AffinitySettings::default())?);
+///     let leaf = || Node { children: Vec::new_in(nodes.clone()) };
+///     Ok(Level { root: Box::new_in(leaf(), nodes.clone()), nodes: Vec::new_in(nodes), slots })
+/// }
+/// let mut level = load()?;
+/// level.root.children.extend([1, 2, 3]);
+/// assert_eq!(level.slots.stats().total().live_objects, 2);
+/// # Ok::<(), SlotsError>(())
+/// ```
+///
+/// It is three words, and each clone counts the handles by an atomic step: right for what holds many objects, and for a
+/// few boxes. Of many nodes each with a box of its own, [`Within`] or [`WithinGlobal`] costs less.
+#[derive(Clone, Debug)]
+pub struct WithinOwned {
+    slots: Slots,
+    affinity: Affinity,
+}
+
+impl Slots {
+    /// As [`Slots::within`], with a handle of its own.
+    #[inline]
+    pub fn within_owned(&self, affinity: Affinity) -> WithinOwned {
+        WithinOwned { slots: self.clone(), affinity }
+    }
+}
+
+impl WithinOwned {
+    /// The slots that it takes from.
+    #[inline]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The affinity that it asks for.
+    #[inline]
+    pub fn affinity(&self) -> Affinity {
+        self.affinity
+    }
+
+    /// The same, borrowed: for boxes that end before it.
+    #[inline]
+    pub fn within(&self) -> Within<'_> {
+        self.slots.within(self.affinity)
+    }
+}
+
 /// Zero bytes, at an address that is aligned and nobody's.
 fn nothing(layout: Layout) -> NonNull<[u8]> {
     let at = NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not 0");
@@ -210,6 +275,11 @@ macro_rules! as_within {
 // moved; clones are handles of the same slots, so each may free what another has allocated. For the rest see `Within`.
 unsafe impl Allocator for Slots {
     as_within!(self => Ok::<_, AllocError>(self.within(Affinity::OBJECTS)));
+}
+
+// SAFETY: as of `Slots`: each holds a handle.
+unsafe impl Allocator for WithinOwned {
+    as_within!(self => Ok::<_, AllocError>(self.within()));
 }
 
 // SAFETY: all of them are one affinity of `Slots::global`, which lives as long as the process; see `Within` for the
