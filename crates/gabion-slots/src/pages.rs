@@ -368,6 +368,15 @@ impl Shared {
         self.give_back(pages) + arena.doomed_bytes.take()
     }
 
+    /// The first step of [`Shared::bury`], of blocks of pages alone, for [`Shared::give_back`].
+    pub fn strike(&self, arena: &Arena) -> u32 {
+        if arena.doomed.get() == 0 {
+            return 0;
+        }
+        let _state = self.lock();
+        self.strike_doomed(arena)
+    }
+
     /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there.
     /// Returns the first of their list, for [`Shared::give_back`]. The caller holds the lock.
     fn strike_doomed(&self, arena: &Arena) -> u32 {

@@ -108,7 +108,7 @@ impl Shared {
                 continue;
             }
             // The owner may wait for this thread to be done, and so may never be waited for.
-            let Some(_lists) = try_lock(&arena.lists) else { continue };
+            let Some(lists) = try_lock(&arena.lists) else { continue };
             {
                 // Against a release of some affinity, which another thread may make at the same moment.
                 let _reading = lock(&arena.reading);
@@ -118,7 +118,10 @@ impl Shared {
                     self.doom_warm(arena, Affinity::from_index(index as u8));
                 }
             }
-            bytes += self.bury(arena);
+            let struck = self.strike(arena);
+            // Unmapping many takes long, and is nothing that the owner should wait for.
+            drop(lists);
+            bytes += self.give_back(struck);
         }
         bytes
     }
@@ -203,7 +206,9 @@ impl Shared {
                 let _reading = lock(&arena.reading);
                 self.forget_letters(arena, affinity);
                 let keeps = mine.is_some_and(|mine| mine.index == arena.index);
-                pages = self.strike_row(arena.row(affinity), affinity, keeps, pages);
+                let kept;
+                (pages, kept) = self.strike_row(arena.row(affinity), affinity, keeps, pages);
+                bytes += kept;
                 let before = self.books(affinity).budget.used();
                 chunks = self.strike_chunks(arena.row(affinity), affinity, chunks);
                 bytes += before.saturating_sub(self.books(affinity).budget.used());
@@ -241,8 +246,8 @@ impl Shared {
 
     /// Empties a row of its blocks of pages and strikes them off the map, but for one that it `keeps`: whoever releases
     /// again and again would have it mapped and touched anew each time. Returns the first of their list, which ends
-    /// with `done`.
-    fn strike_row(&self, row: &Row, affinity: Affinity, keeps: bool, mut done: u32) -> u32 {
+    /// with `done`, and the bytes of the kept one, if something was in it.
+    fn strike_row(&self, row: &Row, affinity: Affinity, keeps: bool, mut done: u32) -> (u32, u64) {
         for (shelf, lists) in row.shelves.iter().zip(&row.lists) {
             shelf.leave();
             for list in lists {
@@ -273,10 +278,14 @@ impl Shared {
                 strike(header);
             }
         }
+        let mut bytes = 0;
         if let Some(header) = kept {
+            if header.free.load(Relaxed) != ALL_PAGES {
+                bytes = BLOCK_BYTES as u64;
+            }
             self.wipe(row, header, affinity);
         }
-        done
+        (done, bytes)
     }
 
     /// Makes a block of a released row its only one, empty and warm.

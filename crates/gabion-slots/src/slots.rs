@@ -384,8 +384,9 @@ impl Slots {
         self.shared.territory.at(at.addr()) != Area::Nothing
     }
 
-    /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes. The
-    /// calling thread keeps a block of slots for what it allocates next; [`Slots::trim`] gives that back as well.
+    /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns their
+    /// bytes. The calling thread keeps one of its blocks of slots for what it allocates next, which counts among them
+    /// if something was in it; [`Slots::trim`] gives that back as well.
     ///
     /// Takes time in proportion to the number of blocks, not of objects. Objects of other affinities are not touched,
     /// and other threads may use those meanwhile. A block that its owner was giving back just then may still be counted
