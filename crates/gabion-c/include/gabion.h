@@ -121,7 +121,8 @@ gabion_slots *gabion_slots_global(void);
  * handle or any of the objects from here on. NULL does nothing; the slots of the process are refused. */
 gabion_status gabion_slots_delete(gabion_slots *slots);
 
-/* Makes an affinity, or finds the one of that name and leaves its settings as they are; *out is its number.
+/* Makes an affinity, or finds the one of that name and leaves its settings as they are, whatever is asked for here;
+ * gabion_slots_settings tells them. *out is its number.
  * name: UTF-8, copied. alignment: the least of all its objects, a power of two up to 64; 0 for 8. max_blocks: how many
  * blocks of 4 MiB it may take, or GABION_NO_LIMIT. */
 gabion_status gabion_slots_affinity(gabion_slots *slots, const char *name, size_t alignment, uint64_t max_blocks,
@@ -129,6 +130,11 @@ gabion_status gabion_slots_affinity(gabion_slots *slots, const char *name, size_
 
 /* Gives an affinity another alignment and budget, for what is allocated from now on; the numbers are as above. */
 gabion_status gabion_slots_configure(gabion_slots *slots, uint32_t affinity, size_t alignment, uint64_t max_blocks);
+
+/* An affinity's alignment in *alignment and its budget in *max_blocks, GABION_NO_LIMIT if it has none; either may be
+ * NULL. */
+gabion_status gabion_slots_settings(const gabion_slots *slots, uint32_t affinity, size_t *alignment,
+                                    uint64_t *max_blocks);
 
 /* Allocates size bytes in *out, to be given back by gabion_slots_free or its like.
  * alignment: a power of two up to 4 MiB, or 0 for the affinity's; sizes that are a multiple of 16 are aligned to 16 in
@@ -177,8 +183,9 @@ size_t gabion_slots_usable_size(const gabion_slots *slots, const void *object);
 /* Whether an address lies in memory of these slots, allocated or free. Any address may be asked about. */
 bool gabion_slots_owns(const gabion_slots *slots, const void *address);
 
-/* Frees everything of one affinity at once, in all threads, and gives its blocks back; takes time in proportion to the
- * blocks, not to the objects. *bytes, unless NULL, is how much that was.
+/* Frees everything of one affinity at once, in all threads, and gives its blocks back, except one that the calling
+ * thread keeps for what it allocates next; takes time in proportion to the blocks, not to the objects. *bytes, unless
+ * NULL, is how much that was, with the one that is kept if something was in it.
  * No thread may use an object of this affinity from here on, or allocate or free one until this returns. */
 gabion_status gabion_slots_release(gabion_slots *slots, uint32_t affinity, uint64_t *bytes);
 
@@ -186,8 +193,10 @@ gabion_status gabion_slots_release(gabion_slots *slots, uint32_t affinity, uint6
  * before a thread goes idle for long. */
 gabion_status gabion_slots_flush(gabion_slots *slots);
 
-/* Gives blocks that are empty back to the pool: this thread's, and those of threads that have ended. Returns the bytes
- * by which mapped_bytes falls for that: whole blocks of slots, and of blocks of chunks the pages that were touched. */
+/* Gives blocks that are empty back to the pool: this thread's, those of threads that have ended, and of other threads
+ * those for slots of which everything was freed, except one for each affinity. What others keep for chunks they give
+ * back themselves, by a trim of their own or when they end. Returns the bytes by which mapped_bytes falls for that:
+ * whole blocks of slots, and of blocks of chunks the pages that were touched. */
 uint64_t gabion_slots_trim(gabion_slots *slots);
 
 /* Figures of one affinity. Bytes unless said otherwise. */
@@ -200,7 +209,8 @@ typedef struct gabion_slots_figures {
     uint64_t blocks;            /* blocks of 4 MiB, by number */
     uint64_t large_objects;     /* objects with memory of their own, by number */
     uint64_t large_bytes;       /* what these take */
-    uint64_t mapped_bytes;      /* all that the affinity holds: live_bytes + free_bytes + wasted_bytes */
+    uint64_t mapped_bytes;      /* all that the affinity holds: live_bytes + free_bytes + wasted_bytes. Whole blocks of
+                                 * slots, though only the pages that were touched take memory of the machine */
     uint64_t late_double_frees; /* of two threads, that showed when the second free reached the owner; a number */
 } gabion_slots_figures;
 

@@ -7,7 +7,7 @@
 //     std::pmr::unordered_map<int, std::pmr::string> names{&resource};
 //
 // Piles and the pool's buffers are classes as well: gabion::pile, gabion::view and gabion::buffer, in gabion_pile.hpp
-// and gabion_pool.hpp, which this header includes.
+// and gabion_pool.hpp, which this header includes; and gabion_slots.hpp makes objects in slots that are named.
 //
 // Exceptions are thrown only where C++ asks for them: std::bad_alloc by what allocates. Deallocation and destructors
 // never throw; what is wrong with a free is told by the checked build of the library and by gabion_last_error().
@@ -15,6 +15,10 @@
 // return nullptr as ever), and with -fno-rtti, where a memory_resource equals itself only. Parts of one program may
 // differ in both; a memory_resource goes from one such part to another as a std::pmr::memory_resource. Everything may
 // be used from any thread, as in gabion.h.
+//
+// Sanitizers and valgrind see nothing inside of slots. With GABION_SYSTEM defined in all of a program, what is
+// allocated in the slots of the process without naming them (new, make_shared, allocator, memory_resource) comes from
+// the system.
 #ifndef GABION_HPP
 #define GABION_HPP
 
@@ -124,6 +128,43 @@ GABION_OWN inline void deallocate(gabion_slots *slots, affinity kind, void *memo
     static_cast<void>(gabion_slots_free_sized(slots, static_cast<std::uint32_t>(kind), memory, size, alignment));
 }
 
+// What the classes, the allocator and the resource below get from the slots of the process. With GABION_SYSTEM defined
+// the system serves instead, so that a sanitizer or valgrind sees each object.
+#ifdef GABION_SYSTEM
+GABION_OWN inline void *try_object(affinity, std::size_t size, std::size_t alignment) noexcept {
+    // As much as any affinity may be set to. The size is kept: what lies behind it is not the object's.
+    constexpr std::size_t most = 64;
+    void *memory = nullptr;
+    return posix_memalign(&memory, alignment > most ? alignment : most, size) == 0 ? memory : nullptr;
+}
+
+GABION_OWN inline void *object(affinity kind, std::size_t size, std::size_t alignment) {
+    void *const memory = try_object(kind, size, alignment);
+    if (memory == nullptr) {
+        fail<std::bad_alloc>();
+    }
+    return memory;
+}
+
+GABION_OWN inline void end(affinity, void *memory, std::size_t, std::size_t) noexcept { std::free(memory); }
+
+GABION_OWN inline void undo(void *memory) noexcept { std::free(memory); }
+#else
+GABION_OWN inline void *try_object(affinity kind, std::size_t size, std::size_t alignment) noexcept {
+    return try_allocate(global(), kind, size, alignment);
+}
+
+GABION_OWN inline void *object(affinity kind, std::size_t size, std::size_t alignment) {
+    return allocate(global(), kind, size, alignment);
+}
+
+GABION_OWN inline void end(affinity kind, void *memory, std::size_t size, std::size_t alignment) noexcept {
+    deallocate(global(), kind, memory, size, alignment);
+}
+
+GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(global(), memory)); }
+#endif
+
 // What new asks for with a size alone: the affinity's own alignment, and 16 wherever the size is a multiple of 16.
 inline constexpr std::size_t natural = 0;
 
@@ -232,7 +273,8 @@ class slots {
     // Frees what was allocated here.
     GABION_OWN gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle(), memory); }
 
-    // The same, a little faster, for whoever knows what was asked for.
+    // The same, a little faster, for whoever knows what was asked for. WARNING: memory that is not of these slots is
+    // found by the checked build alone; see gabion_slots_free_sized.
     GABION_OWN gabion_status deallocate(affinity kind, void *memory, std::size_t size,
                                         std::size_t alignment = 0) noexcept {
         return gabion_slots_free_sized(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment);
@@ -253,7 +295,8 @@ class slots {
     // Whether an address, which may be any, lies in memory of these slots.
     GABION_OWN bool owns(const void *address) const noexcept { return gabion_slots_owns(handle(), address); }
 
-    // Frees everything of one affinity; see gabion_slots_release. Returns bytes.
+    // Frees everything of one affinity; see gabion_slots_release. Returns bytes. Nothing may delete any of it
+    // afterwards: no std::unique_ptr, no container.
     GABION_OWN std::uint64_t release(affinity kind) noexcept {
         std::uint64_t bytes = 0;
         static_cast<void>(gabion_slots_release(handle(), static_cast<std::uint32_t>(kind), &bytes));
@@ -263,7 +306,12 @@ class slots {
     // Sends what this thread has freed of other threads' objects on its way; see gabion_slots_flush.
     GABION_OWN gabion_status flush() noexcept { return gabion_slots_flush(handle()); }
 
-    // Gives empty blocks back. Returns bytes.
+    // An affinity's alignment and budget; see gabion_slots_settings.
+    GABION_OWN gabion_status settings(affinity kind, std::size_t &alignment, std::uint64_t &max_blocks) const noexcept {
+        return gabion_slots_settings(handle(), static_cast<std::uint32_t>(kind), &alignment, &max_blocks);
+    }
+
+    // Gives empty blocks back; see gabion_slots_trim. Returns bytes.
     GABION_OWN std::uint64_t trim() noexcept { return gabion_slots_trim(handle()); }
 
     // The figures of one affinity; all zero when there is none of that number.
@@ -335,10 +383,13 @@ class GABION_OWN_CLASS memory_resource final : public std::pmr::memory_resource 
 
   private:
     GABION_OWN void *do_allocate(std::size_t bytes, std::size_t alignment) override {
-        return detail::allocate(handle(), kind_, bytes, detail::asked(bytes, alignment));
+        const std::size_t asked = detail::asked(bytes, alignment);
+        return of_process_ ? detail::object(kind_, bytes, asked) : detail::allocate(slots_, kind_, bytes, asked);
     }
     GABION_OWN void do_deallocate(void *memory, std::size_t bytes, std::size_t alignment) override {
-        detail::deallocate(handle(), kind_, memory, bytes, detail::asked(bytes, alignment));
+        const std::size_t asked = detail::asked(bytes, alignment);
+        of_process_ ? detail::end(kind_, memory, bytes, asked)
+                    : detail::deallocate(slots_, kind_, memory, bytes, asked);
     }
     GABION_OWN bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
 #ifdef __cpp_rtti
@@ -375,10 +426,10 @@ template <class T, affinity Kind = affinity::objects> class allocator {
         if (count > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
             detail::fail<std::bad_array_new_length>();
         }
-        return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment(count)));
+        return static_cast<T *>(detail::object(Kind, count * sizeof(T), alignment(count)));
     }
     GABION_OWN void deallocate(T *memory, std::size_t count) noexcept {
-        detail::deallocate(detail::global(), Kind, memory, count * sizeof(T), alignment(count));
+        detail::end(Kind, memory, count * sizeof(T), alignment(count));
     }
 
     template <class U> GABION_OWN bool operator==(const allocator<U, Kind> &) const noexcept { return true; }
@@ -391,27 +442,21 @@ template <class T, affinity Kind = affinity::objects> class allocator {
     }
 };
 
-namespace detail {
-
-GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(global(), memory)); }
-
-} // namespace detail
-
 // The forms of new, and of the deletes that go with them, that both classes below have. In each class anew, because
 // what a class declares hides all others, and because compilers want new and delete side by side.
 #define GABION_NEWS                                                                                                    \
     GABION_OWN static void *operator new(std::size_t size) {                                                           \
-        return detail::allocate(detail::global(), Kind, size, detail::natural);                                        \
+        return detail::object(Kind, size, detail::natural);                                                            \
     }                                                                                                                  \
     GABION_OWN static void *operator new(std::size_t size, std::align_val_t alignment) {                               \
-        return detail::allocate(detail::global(), Kind, size, static_cast<std::size_t>(alignment));                    \
+        return detail::object(Kind, size, static_cast<std::size_t>(alignment));                                        \
     }                                                                                                                  \
     GABION_OWN static void *operator new(std::size_t size, const std::nothrow_t &) noexcept {                          \
-        return detail::try_allocate(detail::global(), Kind, size, detail::natural);                                    \
+        return detail::try_object(Kind, size, detail::natural);                                                        \
     }                                                                                                                  \
     GABION_OWN static void *operator new(std::size_t size, std::align_val_t alignment,                                 \
                                          const std::nothrow_t &) noexcept {                                            \
-        return detail::try_allocate(detail::global(), Kind, size, static_cast<std::size_t>(alignment));                \
+        return detail::try_object(Kind, size, static_cast<std::size_t>(alignment));                                    \
     }                                                                                                                  \
     GABION_OWN static void *operator new(std::size_t, void *place) noexcept { return place; }                          \
     GABION_OWN static void *operator new[](std::size_t size) { return operator new(size); }                            \
@@ -444,22 +489,28 @@ GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_sl
 // A base class whose heirs are allocated in the slots of the process by new, and freed by delete with the size that the
 // compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++. What makes an
 // object within something of its own asks no class's new: std::make_shared, containers, std::optional. There is
-// gabion::make_shared in place of the first, and gabion::allocator for containers. (Of a sized and an unsized form in
-// one class, delete takes the unsized one; hence two classes. Heirs of an alignment above that of every new are freed
-// without the size in both: when a constructor throws, GCC calls the unsized form alone.)
-template <affinity Kind = affinity::objects> struct in_slots {
+// gabion::make_shared in place of the first, and gabion::allocator for containers. WARNING: where delete is given what
+// is not of the slots of the process, or was released, it reads and writes memory that is not the library's; the
+// checked build refuses that. (Of a sized and an unsized form in one class, delete takes the unsized one; hence two
+// classes. Heirs of an alignment above that of every new are freed without the size in both: when a constructor throws,
+// GCC calls the unsized form alone.)
+//
+// Self, any type, makes the base another one: a class that holds members of classes with the same base gets padding in
+// front of them, because two bases of one type may not have one address. struct node : in_slots<affinity::nodes, node>
+// has the size that it would have without.
+template <affinity Kind = affinity::objects, class Self = void> struct in_slots {
     // What heirs are packed by.
     GABION_OWN static constexpr affinity gabion_affinity = Kind;
 
     GABION_NEWS
     GABION_OWN static void operator delete(void *memory, std::size_t size) noexcept {
-        detail::deallocate(detail::global(), Kind, memory, size, detail::natural);
+        detail::end(Kind, memory, size, detail::natural);
     }
     GABION_OWN static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 };
 
 // The same for classes whose deletes do not know the size: it is found by the address.
-template <affinity Kind = affinity::objects> struct in_slots_unsized {
+template <affinity Kind = affinity::objects, class Self = void> struct in_slots_unsized {
     // What heirs are packed by.
     GABION_OWN static constexpr affinity gabion_affinity = Kind;
 
@@ -469,6 +520,15 @@ template <affinity Kind = affinity::objects> struct in_slots_unsized {
 };
 
 #undef GABION_NEWS
+
+// For a class of which several bases are in slots, in its public part: which one's new and delete it takes. Without it
+// they are ambiguous, unless all of these bases have the very same in_slots.
+#define GABION_NEWS_OF(base)                                                                                           \
+    using base::operator new;                                                                                          \
+    using base::operator new[];                                                                                        \
+    using base::operator delete;                                                                                       \
+    using base::operator delete[];                                                                                     \
+    using base::gabion_affinity
 
 namespace detail {
 
@@ -493,6 +553,8 @@ template <class T, class... Arguments> GABION_OWN std::shared_ptr<T> make_shared
 } // namespace gabion
 
 // The rest of it, in files of their own.
+#include <gabion_slots.hpp>
+
 #include <gabion_pool.hpp>
 
 #include <gabion_pile.hpp>

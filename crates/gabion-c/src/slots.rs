@@ -208,6 +208,33 @@ pub unsafe extern "C" fn gabion_slots_configure(
     })
 }
 
+/// An affinity's alignment and budget.
+///
+/// # Safety
+/// `slots` is a handle, `alignment` and `max_blocks` room for a number, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_settings(
+    slots: *const SlotsHandle,
+    index: u32,
+    alignment: *mut usize,
+    max_blocks: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let settings = unsafe { Handle::look(slots) }?.settings(affinity(index)?)?;
+        let most = settings.max_blocks.map_or(NO_LIMIT, |blocks| blocks as u64);
+        if !alignment.is_null() {
+            // SAFETY: room for a number (caller's duty).
+            unsafe { text::write(alignment, settings.alignment, "alignment") }?;
+        }
+        if !max_blocks.is_null() {
+            // SAFETY: room for a number (caller's duty).
+            unsafe { text::write(max_blocks, most, "max_blocks") }?;
+        }
+        Ok(())
+    })
+}
+
 /// Allocates.
 ///
 /// # Safety

@@ -145,3 +145,50 @@ fn an_installation_may_be_staged_and_have_another_folder() {
         assert_eq!(libdir, prefix.join("lib/there").canonicalize().unwrap());
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_checked_library_is_installed_beside_the_other() {
+    let (prefix, built) = (folder("with-checked"), folder("with-checked-built"));
+    std::fs::create_dir(built.join("checked")).unwrap();
+    for (from, to) in [("libgabion.a", "libgabion_c.a"), ("libgabion.so", "libgabion_c.so")] {
+        std::fs::copy(installation().join("lib").join(from), built.join("checked").join(to)).unwrap();
+    }
+    install_in(&prefix, &built, &[("CHECKED", Path::new("1"))]);
+    if has("pkg-config") {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--libs", "gabion-checked"]);
+        assert!(run(&mut command).contains("-lgabion-checked"));
+    }
+    if has("cmake") {
+        let project = project("with-checked-project");
+        let lists = "cmake_minimum_required(VERSION 3.13)
+project(stranger C)
+find_package(gabion 0.1 REQUIRED)
+foreach(kind gabion checked checked_static)
+  add_executable(${kind} program.c)
+  target_link_libraries(${kind} gabion::${kind})
+endforeach()
+";
+        std::fs::write(project.join("CMakeLists.txt"), lists).unwrap();
+        let mut cmake = Command::new("cmake");
+        cmake.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
+        run(cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
+        run(Command::new("cmake").arg("--build").arg(project.join("build")));
+        for kind in ["gabion", "checked", "checked_static"] {
+            prints_the_version(&project.join("build").join(kind));
+        }
+    }
+}
+
+/// Parts of Rust's library hold a form of their code that clang's `-flto` takes for its own, and cannot read.
+#[test]
+fn the_static_library_holds_nothing_but_code_for_the_linker() {
+    if !has("objcopy") {
+        return;
+    }
+    let library = std::fs::read(installation().join("lib/libgabion.a")).unwrap();
+    for section in [&b".llvmbc"[..], b".llvmcmd"] {
+        assert!(!library.windows(section.len()).any(|bytes| bytes == section));
+    }
+}

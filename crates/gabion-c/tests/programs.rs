@@ -27,7 +27,7 @@ fn a_program_in_c() {
 #[test]
 fn a_program_in_cpp() {
     if Language::Cpp.is_there() {
-        for name in ["smoke.cpp", "pile.cpp"] {
+        for name in ["smoke.cpp", "pile.cpp", "typed.cpp"] {
             for linked in [Linked::Shared, Linked::Static] {
                 runs_well(&compile(Language::Cpp, linked, &source(name), &[]));
             }
@@ -50,7 +50,7 @@ fn a_program_in_cpp_without_exceptions_and_types_at_run_time() {
     if Language::Cpp.is_there() {
         for standard in ["-std=c++17", "-std=c++20"] {
             let flags = ["-fno-exceptions", "-fno-rtti", standard];
-            for name in ["smoke.cpp", "pile.cpp"] {
+            for name in ["smoke.cpp", "pile.cpp", "typed.cpp"] {
                 runs_well(&compile(Language::Cpp, Linked::Static, &source(name), &flags));
             }
         }
@@ -77,6 +77,20 @@ fn with_the_sanitizers() {
     for (language, name) in c.into_iter().chain(cpp.map(|name| (Language::Cpp, name))) {
         if language.is_there() && sanitizes(language, &flags) {
             runs_well(&compile(language, Linked::Static, &source(name), &flags));
+        }
+    }
+}
+
+#[test]
+fn the_system_in_place_of_slots_for_the_sanitizers() {
+    let flags = ["-DGABION_SYSTEM", "-fsanitize=address"];
+    if Language::Cpp.is_there() && sanitizes(Language::Cpp, &flags) {
+        let program = compile(Language::Cpp, Linked::Static, &source("system.cpp"), &flags);
+        runs_well(&program);
+        for wrong in ["beyond", "after"] {
+            let output = Command::new(&program).arg(wrong).output().unwrap();
+            let said = toolchain::text(&output);
+            assert!(!output.status.success() && said.contains("AddressSanitizer: heap-"), "{wrong}: {said}");
         }
     }
 }

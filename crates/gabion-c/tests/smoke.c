@@ -232,6 +232,12 @@ static void check_affinities(gabion_slots *slots) {
     OK(gabion_slots_affinity(slots, "edges", 32, 1, &own));
     OK(gabion_slots_affinity(slots, "edges", 0, GABION_NO_LIMIT, &again));
     CHECK(own == again && gabion_slots_affinities(slots) == own + 1);
+    OK(gabion_slots_settings(slots, own, &needed, &released));
+    CHECK(needed == 32 && released == 1);
+    OK(gabion_slots_settings(slots, GABION_NODES, NULL, &released));
+    OK(gabion_slots_settings(slots, GABION_NODES, &needed, NULL));
+    CHECK(needed == 8 && released == GABION_NO_LIMIT);
+    CHECK(gabion_slots_settings(slots, own + 1, &needed, &released) == GABION_BAD_ARGUMENT);
     OK(gabion_slots_affinity_name(slots, own, name, sizeof name, &needed));
     CHECK(strcmp(name, "edges") == 0 && needed == 6);
     CHECK(gabion_slots_affinity_name(slots, own, name, 4, &needed) == GABION_TOO_SMALL && strcmp(name, "edg") == 0);
