@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import logging
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from patience import eventually
 
 import gabion
 from gabion.testing import advance
@@ -266,3 +268,70 @@ def test_threads_make_each_value_once_in_its_time(cache):
     cache.validate()
     assert runs[0] >= 1
     assert cache["k"] == runs[0]
+
+
+def test_a_newer_value_that_is_not_to_be_kept_takes_the_old_one_away(cache):
+    for made in (None, 7):
+        cache.put("k", "old", ttl=5)
+        value = cache.get_or_put("k", lambda made=made: made, ttl=lambda made: 60 if made else 0, stale=60)
+        assert (value, cache.get("k", "gone")) == (made, made or "gone")
+
+    async def nothing() -> None:
+        return None
+
+    cache.put("k", "old", ttl=5)
+    assert asyncio.run(cache.get_or_put("k", nothing, ttl=lambda _: 0, stale=60)) is None
+    assert "k" not in cache
+
+
+def test_mistakes_of_the_program_are_its_own(cache, caplog):
+    async def coroutine() -> str:
+        return "awaited"
+
+    wrong: list[tuple[Any, Any, str]] = [
+        (7, 60, "not int"),
+        (lambda: coroutine(), 60, "to be awaited"),
+        (lambda: "new", lambda _: "soon", "what ttl returned"),
+        (lambda: threading.Lock(), 60, "lock"),
+    ]
+    for factory, ttl, text in wrong:
+        cache.put("k", "old", ttl=5)
+        with pytest.raises((TypeError, ValueError, gabion.CodecError), match=text):
+            cache.get_or_put("k", factory, ttl=ttl, stale=60)
+        assert cache["k"] == "old"
+
+    async def fetch() -> Any:
+        return threading.Lock()
+
+    with pytest.raises(gabion.CodecError, match="lock"):
+        asyncio.run(cache.get_or_put("k", fetch, ttl=60, stale=60))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("how", ["closed", "left", "gone"])
+def test_one_that_is_left_in_a_loop_keeps_nobody_from_making_the_next(cache, how: str) -> None:
+    cache.put("k", "old", ttl=600)
+
+    async def hang() -> str:
+        await asyncio.sleep(1000)
+        return "never"
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(cache.get_or_put("k", hang, ttl=60, stale=600))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    if how != "left":
+        loop.close()
+    if how == "gone":
+        task = None
+        del loop
+        gc.collect()
+
+    def ask() -> bool:
+        return cache.get_or_put("k", lambda: "new", ttl=60, stale=600) == "new"
+
+    assert eventually(ask)
+    assert cache["k"] == "new"
+    if how == "left":
+        loop.call_soon(task.cancel)
+        loop.run_until_complete(asyncio.wait([task]))
+        loop.close()

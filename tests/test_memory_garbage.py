@@ -211,3 +211,54 @@ print("done")
 """
     )
     assert said == "done\n"
+
+
+def test_crumbs_that_come_back_are_no_reason_for_another_collection(script: Callable[..., str]) -> None:
+    """Two threads that wait for each other, and leave a small buffer in a cycle each time."""
+    said = script(
+        BEGIN
+        + """
+spent = 0.0
+def told(phase, info):
+    global spent
+    spent += time.perf_counter() if phase == "stop" else -time.perf_counter()
+big = [[number] for number in range(200_000)]
+gc.collect()
+gc.callbacks.append(told)
+end = time.monotonic() + 3
+def work():
+    while time.monotonic() < end:
+        with memory.rent("20 MiB", timeout=60):
+            lose(lambda: memory.rent(64))
+            time.sleep(0.005)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert spent < 1, spent
+print("done")
+"""
+    )
+    assert said == "done\n"
+
+
+def test_what_streams_had_comes_back_and_is_no_reason_for_a_rest(script: Callable[..., str]) -> None:
+    said = script(
+        BEGIN
+        + """
+import io
+from gabion import streams
+for _ in range(4):
+    files = []
+    while memory.stats().in_use < 20 << 20:
+        files.append(io.BytesIO())
+        writer = streams.Writer(files[-1])
+        writer.write(b"some")
+        lose(lambda: writer)
+    del writer
+    memory.rent("20 MiB").release()
+print("done")
+"""
+    )
+    assert said == "done\n"

@@ -99,6 +99,7 @@ class Flight:
         "gate",
         "in_loop",
         "lease",
+        "looks",
         "loop",
         "made",
         "outer",
@@ -119,6 +120,8 @@ class Flight:
         self.lease: Any = None
         self.outer: Flight | None = None
         self.in_loop = in_loop
+        # Of those who do not wait for it.
+        self.looks: _Looks | None = None
         self.loop = _running_loop() if in_loop else None
         self.thread = threading.get_ident()
         self.awaits: list[Flight] = []
@@ -141,6 +144,17 @@ class Flight:
         """End a flight that cannot end by itself, because its event loop was closed under it."""
         if self.is_stranded():
             end_flight(self, MISSING)
+
+    def is_over(self) -> bool:
+        """Whether it has ended by now, for callers that do not wait: one in a loop that was closed or left is ended."""
+        if self.ended or self.loop is None:
+            return self.ended
+        loop = self.loop()
+        if loop is None or loop is not _get_running_loop():
+            if self.looks is None:
+                self.looks = _Looks(self)
+            self.looks.end_if_left()
+        return self.ended
 
     def is_stranded(self) -> bool:
         """Whether the event loop that runs the factory was closed, or is gone."""

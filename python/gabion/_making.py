@@ -47,6 +47,15 @@ def refuse_awaitable(made: object, memoized: bool) -> None:
     )
 
 
+def check_factory(factory: object) -> None:
+    """Raise ``TypeError`` for what makes no value."""
+    if not callable(factory):
+        given = type(factory).__qualname__
+        raise TypeError(
+            f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
+        )
+
+
 class Maker(CacheTable[_K, _V]):
     """A table as far as factories make its values."""
 
@@ -61,11 +70,7 @@ class Maker(CacheTable[_K, _V]):
         self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any], patience: Patience | None
     ) -> Any:
         """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
-        if not callable(factory):
-            given = type(factory).__qualname__
-            raise TypeError(
-                f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
-            )
+        check_factory(factory)
         making = CacheTable._making(self, key, patience)
         try:
             value = making.begin(MISSING)
@@ -117,6 +122,8 @@ class Maker(CacheTable[_K, _V]):
         try:
             while (other := enter_flight(flying, name, flight)) is not None:
                 if old is not MISSING:
+                    if other.is_over():
+                        continue
                     return old
                 with Waiting(other, in_loop=True):
                     found = await other.arrive(flight, patience)

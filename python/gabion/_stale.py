@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._arguments import given_of_put
 from gabion._flights import MISSING, Patience
-from gabion._making import Maker, is_asynchronous
+from gabion._making import Maker, check_factory, is_asynchronous
 from gabion._native import CacheTable
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def longer_lived(table: CacheTable, as_put: dict[str, Any], stale: float) -> dic
     def of_value(made: object) -> object:
         ttl = given(made)
         seconds = longer("what ttl returned", ttl)
-        # One that is not to be kept has no time to be stale in, and one without end never is.
+        # One that is not to be kept (the old one is dropped, too) has no time to be stale in, one without end never is.
         return ttl if seconds is None or seconds == stale else seconds
 
     return {**as_put, "ttl": of_value}
@@ -122,6 +122,7 @@ class Renewer(Maker[_K, _V]):
         """A newer value in place of one whose time is over, made by this call if by no other; the old one otherwise."""
         if self._gabion_is_fresh(key, stale):
             return old
+        check_factory(factory)
         making = CacheTable._making(self, key, None)
         try:
             if not making.begin_anew():
@@ -129,14 +130,18 @@ class Renewer(Maker[_K, _V]):
             # Another may have made it between the look and the begin.
             if self._gabion_is_fresh(key, stale):
                 return CacheTable._look_making(self, key, old)
-            value = factory()
+            try:
+                value = factory()
+            except Exception as error:
+                # Those who came when the old one was gone wait for this.
+                making.fail(error)
+                _log(key)
+                return old
             making.keep(value, as_put)
             return value
         except Exception as error:
-            # Those who came when the old one was gone wait for this.
             making.fail(error)
-            _log(key)
-            return old
+            raise
         finally:
             making.end()
 
@@ -146,8 +151,20 @@ class Renewer(Maker[_K, _V]):
         """As _gabion_newer(), for a coroutine function."""
         if self._gabion_is_fresh(key, stale):
             return old
+        failed = False
+
+        async def made() -> Any:
+            nonlocal failed
+            try:
+                return await factory()
+            except Exception:
+                failed = True
+                raise
+
         try:
-            return await self._gabion_make_async(key, factory, as_put, None, old=old, stale=stale)
+            return await self._gabion_make_async(key, made, as_put, None, old=old, stale=stale)
         except Exception:
+            if not failed:
+                raise
             _log(key)
             return old

@@ -15,13 +15,17 @@
 namespace gabion {
 
 // Ends what make or make_unique has made, while the slots are there: as the type that it was made as, or by way of a
-// virtual destructor as a base that begins where it does.
+// virtual destructor as any base.
 struct deleter {
     gabion_slots *handle = nullptr;
 
     template <class T> GABION_OWN void operator()(T *object) const noexcept {
+        auto *plain = const_cast<std::remove_cv_t<T> *>(object);
+        void *begin = plain;
+        // A base need not begin where its object does.
+        if constexpr (std::is_polymorphic_v<T>) begin = dynamic_cast<void *>(plain);
         object->~T();
-        static_cast<void>(gabion_slots_free(handle, const_cast<std::remove_cv_t<T> *>(object)));
+        static_cast<void>(gabion_slots_free(handle, begin));
     }
 };
 

@@ -78,6 +78,13 @@ void check_made() {
     edge *const first = gabion::make<weighted>(level, edges, 1, 2);
     CHECK(first->to == 2 && level.owns(first) && reinterpret_cast<std::uintptr_t>(first) % 32 == 0);
     std::unique_ptr<edge, gabion::deleter> second = gabion::make_unique<weighted>(level, edges, 2, 3);
+    {
+        // By way of a base that does not begin where the object does.
+        std::unique_ptr<hit, gabion::deleter> third = gabion::make_unique<both>(level, edges);
+        CHECK(static_cast<void *>(third.get()) != dynamic_cast<void *>(third.get()));
+        CHECK(level.stats(edges).live_objects == 3);
+    }
+    CHECK(level.stats(edges).live_objects == 2);
     CHECK(level.stats(edges).live_objects == 2);
     gabion::destroy(level, first);
     gabion::destroy(level, static_cast<edge *>(nullptr));

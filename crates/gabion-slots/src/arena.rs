@@ -129,7 +129,8 @@ const _: () = assert!(align_of::<Arena>() <= 16);
 
 // SAFETY: the cells are used by the arena's one thread, or by the thread that holds the lock of the `Slots` while it
 // has none, or, for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody
-// else uses it.
+// else uses it. What a thread that takes back what is empty changes, the lists of pages and blocks, all change under
+// the lock `lists`; pages that the arena's thread allocates from without it are on none of them.
 unsafe impl Sync for Arena {}
 // SAFETY: nothing in an arena belongs to a thread but by the rule above.
 unsafe impl Send for Arena {}

@@ -1,6 +1,7 @@
 //! Blocks and pages: where a shelf gets its next slots from, and what becomes of a page that empties.
 //!
-//! All of it is an arena's own, called by its thread or by one that has adopted it for the moment.
+//! All of it is an arena's own, called by its thread or by one that has adopted it for the moment, with the lock of its
+//! lists: another thread may take back what is empty (`release`).
 
 use std::ptr;
 

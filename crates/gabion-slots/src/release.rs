@@ -2,6 +2,8 @@
 
 use std::alloc::Layout;
 use std::ops::Range;
+use std::thread::sleep;
+use std::time::Duration;
 
 use gabion_blocks::{BLOCK_BYTES, Held, PAGE_BYTES, make_room};
 use gabion_heap::{Loc, shard_of};
@@ -14,7 +16,23 @@ use crate::letters;
 use crate::pages::pages_in_use;
 use crate::record::{ALL_PAGES, Header, Page, link};
 use crate::shared::{Large, Shared, State};
-use crate::sync::{Ordering, Ordering::Relaxed, lock, try_lock};
+use crate::sync::{MutexGuard, Ordering, Ordering::Relaxed, lock, try_lock};
+
+/// How often a thread that would be refused looks again whether an owner has done with its lists, and how long it rests
+/// between: longer than a block takes to be mapped.
+const PATIENCE: u32 = 100;
+const NAP: Duration = Duration::from_micros(100);
+
+/// Locks an arena's lists, unless its owner holds them. That one may be at work for long, or wait for the calling
+/// thread: so it is looked for so many more times, and not waited for.
+fn lists_of(arena: &Arena, more: u32) -> Option<MutexGuard<'_, ()>> {
+    (0..=more).find_map(|look| {
+        if look > 0 {
+            sleep(NAP);
+        }
+        try_lock(&arena.lists)
+    })
+}
 
 impl Shared {
     /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the
@@ -94,12 +112,12 @@ impl Shared {
 
     /// Takes back the blocks of slots in other threads' arenas of which everything was freed: what others have freed
     /// there waits for its owner, who may have nothing to do for long. Of one affinity, if that is said; `warm` ones
-    /// too, if that is. Returns bytes. `mine` is the calling thread's arena.
+    /// too, if that is: when a request would be refused without. Returns bytes. `mine` is the calling thread's arena.
     ///
-    /// An owner who is just changing its lists is left alone. The pages that an owner's allocations come from are its
-    /// own whether they are empty or not, and so are its chunks.
+    /// An owner who is just changing its lists is left alone, or, before a refusal, waited for a while. The pages that
+    /// an owner's allocations come from are its own whether they are empty or not, and so are its chunks.
     pub fn take_empty(&self, mine: Option<&Arena>, affinity: Option<Affinity>, warm: bool) -> u64 {
-        // Whoever comes while others do so waits for them, as in `tidy`.
+        // One at a time, as in `tidy`.
         let _taking = lock(&self.taking);
         let (mut bytes, names) = (0, self.affinity_count());
         for arena in (0..).map_while(|index| self.arena(index)) {
@@ -107,8 +125,7 @@ impl Shared {
             if mine.is_some_and(|mine| mine.index == arena.index) || arena.orphaned.load(Relaxed) {
                 continue;
             }
-            // The owner may wait for this thread to be done, and so may never be waited for.
-            let Some(lists) = try_lock(&arena.lists) else { continue };
+            let Some(lists) = lists_of(arena, if warm { PATIENCE } else { 0 }) else { continue };
             {
                 // Against a release of some affinity, which another thread may make at the same moment.
                 let _reading = lock(&arena.reading);

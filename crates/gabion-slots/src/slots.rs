@@ -268,7 +268,8 @@ impl Slots {
     /// Frees what was allocated, whatever its size; any thread may.
     ///
     /// A few instructions for a slot of this thread. Another thread's is left at its owner by message, several at a
-    /// time; nothing is locked except for large objects.
+    /// time. Locks are taken for large objects, and where a page fills, empties or gets room again: that one is wanted
+    /// by its own thread alone, and by one that trims or would be refused.
     ///
     /// # Safety
     /// `at` came from these slots, nobody uses it any more, and it has not been freed since. Where that is not so and

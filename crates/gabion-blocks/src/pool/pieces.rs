@@ -10,7 +10,10 @@ use crate::error::BlockError;
 use crate::sync::Ordering;
 use crate::{BLOCK_BYTES, SYSTEM_PAGE};
 
-/// Where blocks are dear, requests of up to a page share blocks, whatever their class; larger ones get pages of their
+/// Total limits up to this are of few blocks: with more, one for each class does not matter.
+const TIGHT: u64 = 32 * BLOCK_BYTES as u64;
+
+/// Where blocks are dear, requests of up to a page share a block, whatever their class; larger ones get pages of their
 /// own.
 const LARGEST_SHARED: usize = SYSTEM_PAGE;
 
@@ -64,14 +67,19 @@ impl Shared {
 
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
-        let dear = self.blocks_are_dear();
-        if dear && let Some(piece) = self.rent_larger_piece(class, clean) {
-            return Ok(piece);
-        }
-        if dear && piece_bytes(class) > LARGEST_SHARED {
-            return Err(self.no_room(asked));
-        }
-        let class = if dear { piece_class(LARGEST_SHARED) } else { class };
+        let class = if self.blocks_are_dear() && !self.is_cut(class) {
+            if let Some(piece) = self.rent_larger_piece(class, clean) {
+                return Ok(piece);
+            }
+            let shared = piece_class(LARGEST_SHARED);
+            if class > shared {
+                return Err(self.no_room(asked));
+            }
+            // The first block of one of these classes is the one that all of them share.
+            if self.is_cut(shared) { class } else { shared }
+        } else {
+            class
+        };
         self.rent_next_pieces(asked, class, clean, false).or_else(|error| {
             // A block for each class in use can be all that the limit allows, or the system has, and nearly all of it
             // free.
@@ -84,12 +92,17 @@ impl Shared {
         })
     }
 
-    /// Whether free pieces take so much of the total limit that no block is cut for a class more: a quarter, beyond one
-    /// block. Else blocks that are nearly all free, one for each class in use, would keep out what is larger.
+    /// Whether the total limit is of few blocks, and free pieces take a quarter of it, beyond one block: then no block
+    /// is cut for a class that has none. Else blocks that are nearly all free, one for each class in use, would keep
+    /// out what is larger. A class that has one has shown that it fills it.
     fn blocks_are_dear(&self) -> bool {
         let limit = self.total_limit();
-        let free = || self.free_pieces() + BLOCK_BYTES as u64;
-        limit < u64::MAX && free() > (limit / 4).max(BLOCK_BYTES as u64)
+        limit <= TIGHT && self.free_pieces() + BLOCK_BYTES as u64 > (limit / 4).max(BLOCK_BYTES as u64)
+    }
+
+    /// Whether any block is cut for a class.
+    fn is_cut(&self, class: usize) -> bool {
+        self.arenas().any(|arena| arena.lock().cut_blocks().any(|(span, _)| span.piece_class() == class))
     }
 
     fn no_room(&self, asked: usize) -> BlockError {

@@ -28,8 +28,8 @@ pub(super) fn lease(inner: &Inner, key: &Bound<'_, PyAny>) -> PyResult<CacheLeas
     key::with(key, |key| Ok(CacheLease::new(&inner.table, key)))
 }
 
-/// Stores a value that was made under a lease of a key's bytes, if that holds and there are options. Returns its bytes,
-/// if they are wanted.
+/// Stores a value that was made under a lease of a key's bytes, if that holds. Without options it is not to be kept,
+/// and what the key had until then goes: it is older. Returns its bytes, if they are wanted.
 pub(super) fn keep<'py>(
     inner: &Inner,
     key: &[u8],
@@ -38,8 +38,13 @@ pub(super) fn keep<'py>(
     options: Option<&PutOptions>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = value.py();
-    if options.is_none() && !wanted {
-        return Ok(None);
+    if options.is_none() {
+        if lease.0.holds() {
+            inner.table.remove(key);
+        }
+        if !wanted {
+            return Ok(None);
+        }
     }
     inner.encoded(value, |encoding| {
         // The object's own code may have closed the cache. A table that was dropped has ended the lease.

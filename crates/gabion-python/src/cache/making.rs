@@ -197,8 +197,11 @@ impl Making {
     /// Whether the value is to be made by this one, whether the key has one or not: nobody else does so just now.
     fn begin_anew(&mut self, py: Python<'_>) -> PyResult<bool> {
         let flight = self.flight.bind(py).clone();
-        if enter_flight(self.flying.bind(py), self.name.bind(py), &flight)?.is_some() {
-            return Ok(false);
+        while let Some(other) = enter_flight(self.flying.bind(py), self.name.bind(py), &flight)? {
+            // Nobody else may look whether it can end.
+            if !other.call_method0(intern!(py, "is_over")?)?.is_truthy()? {
+                return Ok(false);
+            }
         }
         self.take_off(py)?;
         Ok(true)

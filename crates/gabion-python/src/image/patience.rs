@@ -62,7 +62,7 @@ impl Patience {
                 done => return done,
             };
             let Some((asked, allowed)) = to_be_had_later(py, &error) else { return Err(error) };
-            if garbage.collect(py) {
+            if garbage.collect(py, asked) {
                 continue;
             }
             let Some((start, timeout)) = self.0 else {
@@ -117,7 +117,7 @@ fn too_late(py: Python<'_>, asked: u64, waited: Duration) -> PyErr {
 fn wait_for(py: Python<'_>, bytes: u64, most: Duration, told: (u64, Duration), tried: bool) -> PyResult<bool> {
     let request = GroupRequest::new(usize::try_from(bytes).unwrap_or(usize::MAX)).timeout(most);
     let (asked, waited) = told;
-    patiently(py, |pool, go_on| match pool.rent_group_while(&request, go_on) {
+    patiently(py, request.bytes, |pool, go_on| match pool.rent_group_while(&request, go_on) {
         Ok(_) => Ok(true),
         Err(BlockError::TimedOut { .. }) if tried => Ok(false),
         Err(BlockError::TimedOut { used, idle, limit, behind, .. }) => {

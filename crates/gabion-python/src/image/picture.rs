@@ -10,7 +10,7 @@ use gabion_image::{Format, Image, ImageError, Mode, Overlap};
 use pyo3::prelude::*;
 
 use super::refusal;
-use crate::memory::{Place, Record, Traced, brought_back, record, trace};
+use crate::memory::{Place, Record, Traced, record, trace};
 
 /// Up to this many bytes of pixels, what goes over them once does so with the interpreter in hand.
 pub(super) const BRIEF: u64 = 64 << 10;
@@ -229,7 +229,6 @@ impl Picture {
 
 impl Drop for Picture {
     fn drop(&mut self) {
-        brought_back();
         // Before the image, which is dropped after this.
         drop(self.traced.take());
     }

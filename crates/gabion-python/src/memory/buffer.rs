@@ -86,7 +86,7 @@ impl Buffer {
         let held = self.hold(py)?;
         let source = self.place;
         let request = Request::new(source.length);
-        let copy = waiting::patiently(py, |pool, go_on| {
+        let copy = waiting::patiently(py, request.bytes, |pool, go_on| {
             let mut copy = pool.rent_while(&request, go_on)?;
             // SAFETY: the source is alive (`held`) and `length` bytes long, as is the fresh copy; nothing is in
             // both. Other threads may write into the source meanwhile, as into every buffer of Python's.

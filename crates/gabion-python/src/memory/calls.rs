@@ -70,7 +70,7 @@ fn rent(
     let request = Request { bytes, clean, timeout };
     let memory = match Pool::global().rent_warm(&request) {
         Some(memory) => memory,
-        None => waiting::patiently(py, |pool, go_on| pool.rent_while(&request, go_on))?,
+        None => waiting::patiently(py, request.bytes, |pool, go_on| pool.rent_while(&request, go_on))?,
     };
     Buffer::new(py, memory)
 }
@@ -114,7 +114,7 @@ fn rent_group(
     }
     let timeout = patience(timeout)?;
     let request = GroupRequest { bytes, row_bytes, clean, timeout };
-    let memory = waiting::patiently(py, |pool, go_on| pool.rent_group_while(&request, go_on))?;
+    let memory = waiting::patiently(py, request.bytes, |pool, go_on| pool.rent_group_while(&request, go_on))?;
     Group::new(py, memory, row_bytes)
 }
 

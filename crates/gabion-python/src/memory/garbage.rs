@@ -4,17 +4,17 @@
 //!
 //! A full collection goes over all objects of the process, with the interpreter in hand: of a large program it takes
 //! seconds. So it is not run
-//! - by who gets what was asked for: nothing here is on that way, but for one load where memory goes back;
+//! - for a call that gets what it asks for: nothing here is on that way;
 //! - where nothing is lent: there is none to come back;
 //! - where the program has switched the collector off (`gc.disable()`), which is the collector's own rule here;
 //! - from inside of a collection, by a finalizer that rents: the collector does not run within itself;
 //! - soon after one that was in vain. A service that is overloaded refuses call after call, and has no garbage. It
-//!   gives a twentieth of its time for this at most. One that brought memory back is followed by another without a
-//!   rest: it has done what was needed, and comes again only when as much garbage has gathered.
+//!   gives a twentieth of its time for this at most. One after which half of what was asked for is no longer in use is
+//!   followed by another without a rest: it has done what was needed, and comes again only when as much garbage has
+//!   gathered.
 //!
 //! Not from NumPy's functions: those may be called where no Python code may run.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,11 +26,9 @@ use crate::ffi;
 
 /// How many full collections have ended, whoever began them.
 static COLLECTIONS: AtomicUsize = AtomicUsize::new(0);
-/// Whether the collector is running, and which one of our own collections: the address of something of its thread's.
+/// Whether the collector is running, and whether one of our own collections is.
 static RUNNING: AtomicBool = AtomicBool::new(false);
-static COLLECTING: AtomicUsize = AtomicUsize::new(0);
-/// Whether memory came back in it, by its own thread.
-static BROUGHT: AtomicBool = AtomicBool::new(false);
+static COLLECTING: AtomicBool = AtomicBool::new(false);
 /// Until when there is a rest, in nanoseconds since `BEGIN`.
 static REST: AtomicU64 = AtomicU64::new(0);
 static BEGIN: OnceLock<Instant> = OnceLock::new();
@@ -42,15 +40,6 @@ static BEGIN: OnceLock<Instant> = OnceLock::new();
 const SHARE: u32 = 20;
 const LEAST: Duration = Duration::from_millis(100);
 
-thread_local! {
-    /// Its address says which thread this is.
-    static HERE: Cell<u8> = const { Cell::new(0) };
-}
-
-fn this_thread() -> usize {
-    HERE.with(|here| std::ptr::from_ref(here).addr())
-}
-
 fn now() -> u64 {
     let passed = BEGIN.get_or_init(Instant::now).elapsed();
     u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
@@ -61,21 +50,6 @@ pub(super) fn collector(begins: bool, full: bool) {
     RUNNING.store(begins, Ordering::Relaxed);
     if full && !begins {
         COLLECTIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// To be told where memory goes back that a Python object had.
-#[inline]
-pub(crate) fn brought_back() {
-    if COLLECTING.load(Ordering::Relaxed) != 0 {
-        bring_back();
-    }
-}
-
-#[cold]
-fn bring_back() {
-    if COLLECTING.load(Ordering::Relaxed) == this_thread() {
-        BROUGHT.store(true, Ordering::Relaxed);
     }
 }
 
@@ -94,9 +68,9 @@ impl Garbage {
         Self { before: COLLECTIONS.load(Ordering::Relaxed), done: false, took: None }
     }
 
-    /// Has the collector run, if it has not for this call yet, and if that may help. Whether what was refused is worth
-    /// another try. Any Python code may run: no lock may be held.
-    pub(crate) fn collect(&mut self, py: Python<'_>) -> bool {
+    /// Has the collector run, if it has not for this call yet, and if that may help one that asks for so many bytes.
+    /// Whether what was refused is worth another try. Any Python code may run: no lock may be held.
+    pub(crate) fn collect(&mut self, py: Python<'_>, asked: u64) -> bool {
         if self.done {
             return false;
         }
@@ -109,23 +83,22 @@ impl Garbage {
             return false;
         }
         let lent = Pool::global().stats().in_use;
-        if lent == 0 || COLLECTING.compare_exchange(0, this_thread(), Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        if lent == 0 || COLLECTING.swap(true, Ordering::Relaxed) {
             return false;
         }
         self.done = true;
-        BROUGHT.store(false, Ordering::Relaxed);
         let start = Instant::now();
         let _ = py;
         // SAFETY: attached (`py`); it saves and restores what error is set, and those of finalizers are told of there.
         unsafe { ffi::PyGC_Collect() };
-        COLLECTING.store(0, Ordering::Relaxed);
+        COLLECTING.store(false, Ordering::Relaxed);
         self.took = Some(start.elapsed());
-        let brought = BROUGHT.load(Ordering::Relaxed);
-        if !brought {
+        // Others may have given back or taken some meanwhile: a guess, which costs a collection or a refusal.
+        let back = lent.saturating_sub(Pool::global().stats().in_use);
+        if back < asked / 2 {
             self.in_vain();
         }
-        // What others than Python's own objects of memory had, as streams do, is not told of.
-        brought || Pool::global().stats().in_use < lent
+        back > 0
     }
 
     /// The call was refused all the same: there is a rest before the next collection.
@@ -140,5 +113,5 @@ impl Garbage {
 /// In a forked child: what another thread had begun does not end here.
 pub(super) fn after_fork() {
     RUNNING.store(false, Ordering::Relaxed);
-    COLLECTING.store(0, Ordering::Relaxed);
+    COLLECTING.store(false, Ordering::Relaxed);
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use gabion_blocks::pool;
 
-use super::{garbage, seen, tracking};
+use super::{seen, tracking};
 
 /// The memory was released by hand: nothing may be exported any more.
 const RELEASED: usize = 1 << (usize::BITS - 1);
@@ -134,7 +134,6 @@ impl Lease {
 
     /// The memory is about to go back.
     fn goes_back(&self) {
-        garbage::brought_back();
         if let Some(traced) = &self.traced {
             traced.end();
         }

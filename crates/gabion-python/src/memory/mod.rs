@@ -61,7 +61,7 @@ mod malloc;
 mod collect;
 
 pub(crate) use argument::row as row_index;
-pub(crate) use garbage::{Garbage, brought_back};
+pub(crate) use garbage::Garbage;
 pub(crate) use lease::Place;
 pub(crate) use refusal::refused;
 pub(crate) use seen::{Traced, basic_size, trace};

@@ -10,9 +10,10 @@ use crate::detached::Detached;
 
 /// Runs `rent` detached from the interpreter. It is handed the question whether to go on waiting, which is asked before
 /// it rests, and about every 50 ms, and runs the handlers of signals: one that raises ends the waiting with what it
-/// raised. Garbage may hold what is asked for: it is collected before a wait, or before a refusal.
+/// raised. Garbage may hold the `bytes` that are asked for: it is collected before a wait, or before a refusal.
 pub(crate) fn patiently<R: Send>(
     py: Python<'_>,
+    bytes: usize,
     mut rent: impl FnMut(&Pool, &mut dyn FnMut() -> bool) -> Result<R, BlockError> + Send,
 ) -> PyResult<R> {
     let mut garbage = Garbage::new();
@@ -26,7 +27,7 @@ pub(crate) fn patiently<R: Send>(
                 raised = away.visit(|py| {
                     // Its place in the queue is kept meanwhile. What comes back is seen by the wait, as if another
                     // thread had given it back.
-                    garbage.collect(py);
+                    garbage.collect(py, bytes as u64);
                     py.check_signals().err()
                 });
                 raised.is_none()
@@ -36,7 +37,7 @@ pub(crate) fn patiently<R: Send>(
             // What a handler raised comes first; memory that was rented meanwhile goes back.
             (_, Some(error)) => return Err(error),
             (Ok(rented), None) => return Ok(rented),
-            (Err(BlockError::Total { asked, limit, .. }), None) if asked <= limit && garbage.collect(py) => {}
+            (Err(BlockError::Total { asked, limit, .. }), None) if asked <= limit && garbage.collect(py, asked) => {}
             (Err(error), None) => {
                 garbage.in_vain();
                 return Err(refusal::refused(py, &error));

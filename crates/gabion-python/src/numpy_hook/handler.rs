@@ -13,7 +13,6 @@ use gabion_blocks::pool::{Pool, Request};
 use super::api::Allocator;
 use crate::detached::Detached;
 use crate::ffi;
-use crate::memory::brought_back;
 
 /// Clearing more than this is done without the interpreter, so that other threads go on.
 const LONG_WORK: usize = 1 << 20;
@@ -135,7 +134,6 @@ unsafe fn free(memory: *mut c_void, bytes: usize) {
     if let (Some(_), Some(memory)) = (pool.owns(memory.cast()), NonNull::new(memory.cast())) {
         // SAFETY: the pool says that it is its own; NumPy gives it up with this call, once.
         unsafe { pool.return_raw(memory) };
-        brought_back();
         return;
     }
     let numpy = numpy();

@@ -84,7 +84,7 @@ impl Window {
         let request = Request::new(bytes);
         let memory = match Pool::global().rent_warm(&request) {
             Some(memory) => memory,
-            None => patiently(py, |pool, go_on| pool.rent_while(&request, go_on))?,
+            None => patiently(py, request.bytes, |pool, go_on| pool.rent_while(&request, go_on))?,
         };
         Self::of(py, memory)
     }
