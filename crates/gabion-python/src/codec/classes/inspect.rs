@@ -133,7 +133,9 @@ impl<'a> Inspect<'a> {
         // SAFETY: live classes; the map is held.
         unsafe {
             let is_enum = ffi::PyType_IsSubtype(ffi::Py_TYPE(self.held.ptr()), known.enum_meta.ptr().cast()) != 0;
-            if !is_enum || !self.gets_attributes() || !self.is_default(&names.reduce_ex, &known.enum_reduce_ex) {
+            let default = self.is_default(&names.reduce_ex, &known.enum_reduce_ex)
+                || self.is_default(&names.reduce_ex, &known.flag_reduce_ex);
+            if !is_enum || !self.gets_attributes() || !default {
                 return Ok(None);
             }
             let members = Own::take(ffi::PyObject_GetAttr(self.held.ptr(), names.member_map.ptr()))?;

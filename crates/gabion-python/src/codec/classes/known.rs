@@ -58,6 +58,8 @@ pub struct Known {
     pub object_getstate: Own,
     pub enum_meta: Own,
     pub enum_reduce_ex: Own,
+    /// The same in most versions of Python; before 3.11.4, one that leads to `getattr` and `operator.or_`.
+    pub flag_reduce_ex: Own,
     /// The code object that every `namedtuple` class shares for `__getnewargs__`.
     pub named_tuple_code: Own,
     pub array: Own,
@@ -109,6 +111,9 @@ impl Known {
         let enum_class = import(c"enum", c"Enum")?;
         // SAFETY: `enum_class` is held.
         let enum_reduce_ex = unsafe { crate::codec::object::attribute(enum_class.ptr(), c"__reduce_ex__")? };
+        let flag_class = import(c"enum", c"Flag")?;
+        // SAFETY: `flag_class` is held.
+        let flag_reduce_ex = unsafe { crate::codec::object::attribute(flag_class.ptr(), c"__reduce_ex__")? };
         let dispatch_table = import(c"copyreg", c"dispatch_table")?;
         seen::watch_all(&dispatch_table);
         Ok(Known {
@@ -124,6 +129,7 @@ impl Known {
             object_getstate: attr(object, c"__getstate__")?,
             enum_meta: import(c"enum", c"EnumType")?,
             enum_reduce_ex,
+            flag_reduce_ex,
             named_tuple_code,
             array: import(c"array", c"array")?,
             which_module: import(c"pickle", c"whichmodule")?,

@@ -4,7 +4,7 @@ use super::encoder::{Begun, Encoder, Restart};
 use super::scratch::Todo;
 use crate::codec::classes::global;
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise, Raised, not_reduced, refuse};
+use crate::codec::object::{Own, Raise, Raised, attribute, not_reduced, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
@@ -108,6 +108,8 @@ impl Encoder<'_, '_> {
         unsafe {
             let reduced = if let Some(reducer) = self.known.reducer(ffi::Py_TYPE(obj).cast())? {
                 Own::take(ffi::PyObject_CallOneArg(reducer.ptr(), obj))
+            } else if let Some(parts) = self.ask_flag(obj)? {
+                Ok(parts)
             } else {
                 let name = &self.known.names.reduce_ex;
                 let method = Own::take(ffi::PyObject_GetAttr(obj, name.ptr()))?;
@@ -115,6 +117,29 @@ impl Encoder<'_, '_> {
                 Own::take(ffi::PyObject_CallOneArg(method.ptr(), protocol.ptr()))
             };
             reduced.map_err(|Raised| not_reduced(self.py, obj, self.whole))
+        }
+    }
+
+    /// What Python's own reducer of flags returns from 3.11.4 on, for a flag whose class has an older one: that needs
+    /// functions which no file may ask for.
+    unsafe fn ask_flag(&mut self, obj: *mut PyObject) -> Raise<Option<Own>> {
+        let (old, new) = (&self.known.flag_reduce_ex, &self.known.enum_reduce_ex);
+        // SAFETY: held by the caller, and its class with it; tuples just made, whose items are new references.
+        unsafe {
+            let class = ffi::Py_TYPE(obj).cast();
+            let meta = self.known.enum_meta.ptr().cast();
+            if old.ptr() == new.ptr()
+                || ffi::PyType_IsSubtype(ffi::Py_TYPE(class), meta) == 0
+                || attribute(class, c"__reduce_ex__")?.ptr() != old.ptr()
+            {
+                return Ok(None);
+            }
+            let value = attribute(obj, c"_value_")?;
+            let (parts, arguments) = (Own::take(ffi::PyTuple_New(2))?, Own::take(ffi::PyTuple_New(1))?);
+            ffi::PyTuple_SetItem(arguments.ptr(), 0, value.into_ptr());
+            ffi::PyTuple_SetItem(parts.ptr(), 0, Own::share(class).into_ptr());
+            ffi::PyTuple_SetItem(parts.ptr(), 1, arguments.into_ptr());
+            Ok(Some(parts))
         }
     }
 
