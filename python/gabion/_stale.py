@@ -21,7 +21,7 @@ _V = TypeVar("_V")
 def seconds_of_stale(stale: object) -> float:
     """How long a value serves after its time; 0 for not at all."""
     seconds = 0.0 if stale is None else CacheTable._seconds("stale", stale)
-    if seconds is None or seconds == float("inf"):
+    if seconds is None:
         raise ValueError("stale=inf would have every value made anew at once: give a time, and the value a ttl")
     return seconds
 

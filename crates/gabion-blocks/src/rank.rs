@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Rank(Cell<usize>);
 
 impl Rank {
-    /// To be asked for.
+    /// One that is given out when it is first asked for.
     #[expect(clippy::new_without_default, reason = "a default is not const")]
     pub const fn new() -> Self {
         Self(Cell::new(usize::MAX))
