@@ -113,6 +113,20 @@ def test_every_single_bit_matters(pile: gabion.Pile) -> None:
             assert (other in pile) == (other in live)
 
 
+def test_a_pointer_that_a_float_rounded_never_leads_to_another_object(pile: gabion.Pile) -> None:
+    pointers = [pile.put(i) for i in range(3000)]
+    for i, pointer in enumerate(pointers):
+        assert pile.get(int(float(pointer)), i) == i
+    high = pointers[0] | (2**20 - 1) << 40
+    assert int(float(high)) != high
+    with pytest.raises(gabion.PointerError, match="may have been one before it was rounded"):
+        pile.get(int(float(high)))
+    numpy = pytest.importorskip("numpy")
+    for number in (float(pointers[0]), numpy.float64(pointers[0]), numpy.float32(1)):
+        with pytest.raises(TypeError, match=r"not float.*, which has lost digits that int\(\) does not bring back"):
+            pile.get(number)
+
+
 def test_a_million_random_and_mutated_numbers(pile: gabion.Pile) -> None:
     chooser = random.Random(20)
     live = {}
@@ -124,13 +138,13 @@ def test_a_million_random_and_mutated_numbers(pile: gabion.Pile) -> None:
         del live[pointer]
     pointers = list(live)
     missing = object()
-    low = (1 << 39) - 1
+    low = (1 << 40) - 1
     for _ in range(TRIALS // 10_000):
         numbers = [chooser.getrandbits(chooser.choice((60, 64, 39, 20))) for _ in range(2500)]
         numbers += [chooser.choice(pointers) + chooser.randrange(-64, 64) for _ in range(2500)]
         numbers += [chooser.choice(pointers) ^ 1 << chooser.randrange(64) for _ in range(2500)]
         # The place of a live object, under any generation.
-        numbers += [chooser.choice(pointers) & low | chooser.getrandbits(21) << 39 for _ in range(2500)]
+        numbers += [chooser.choice(pointers) & low | chooser.getrandbits(20) << 40 for _ in range(2500)]
         numbers = [number % 2**64 for number in numbers]
         for number, found in zip(numbers, pile.get_many(numbers, missing)):
             if number in live:
@@ -223,6 +237,11 @@ def test_numbers_in_other_clothes(pile: gabion.Pile) -> None:
         assert pile.get(kind(pointer)) == "value"
         assert kind(pointer) in pile
     assert pile.get(numpy.array(pointer)) == "value"
+    for kind, wrong in (("i8", -1), ("u8", 2**64 - 1), (">i8", 5)):
+        many = numpy.array([pointer, wrong], kind)
+        assert pile.get_many(many, None) == ["value", None]
+        with pytest.raises(gabion.PointerError, match=str(many[1])):
+            pile.get_many(many)
     with pytest.raises(TypeError):
         pile.get(numpy.float64(pointer))
     with pytest.raises(gabion.PointerError):

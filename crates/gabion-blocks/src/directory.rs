@@ -24,7 +24,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 pub const BLOCK_NUMBERS: u32 = 1 << 20;
 
 /// The highest generation of an object. New objects are stored only where the floor is below it.
-pub const LAST_GENERATION: u32 = (1 << 21) - 2;
+pub const LAST_GENERATION: u32 = (1 << 20) - 2;
 
 /// Where generations may begin that are to be others than those of another process or file, by a
 /// [unique number](crate::unique_number).

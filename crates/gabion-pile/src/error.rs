@@ -62,12 +62,20 @@ impl PileError {
     }
 }
 
+/// From here on an `f64` has room for even numbers only.
+const ROUNDED: u64 = 1 << f64::MANTISSA_DIGITS;
+
 impl fmt::Display for PileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Pointer { pointer, fault } => {
                 let number = pointer.to_bits();
                 match fault {
+                    PointerFault::Malformed if number >= ROUNDED && number.is_multiple_of(2) => write!(
+                        f,
+                        "{number} is not a pointer, but may have been one before it was rounded, as floats of 64 bits \
+                         are: keep pointers as ints of 64 bits"
+                    ),
                     PointerFault::Malformed => write!(
                         f,
                         "{number} is not a pointer: no pile gives out such a number; pass what put() returned"

@@ -5,11 +5,12 @@ use std::num::NonZeroU64;
 
 use gabion_heap::Loc;
 
-/// Names one object of one pile: `generation (21 bits) | block number (20) | word (19)`, a number below 2⁶⁰.
+/// Names one object of one pile: `generation (20 bits) | block number (20) | word (19) | 1`, an odd number below 2⁶⁰.
 ///
 /// The generation is checked on every use: a pointer to an object that was removed is refused even when its place has
-/// been taken by another. Block numbers are the process's, so another pile's pointer is refused too. 0 is no pointer:
-/// an `Option<Pointer>` takes 8 bytes.
+/// been taken by another. Block numbers are the process's, so another pile's pointer is refused too. So is one that
+/// went through an `f64` and lost digits there: what is rounded comes out even. 0 is no pointer: an `Option<Pointer>`
+/// takes 8 bytes.
 ///
 /// ```
 /// use gabion_pile::{Pile, Pointer};
@@ -19,18 +20,22 @@ use gabion_heap::Loc;
 /// assert_eq!(Pointer::from_bits(number), Some(pointer));
 /// assert_eq!(pointer.to_string(), number.to_string());
 /// assert_eq!((Pointer::from_bits(0), size_of::<Option<Pointer>>()), (None, 8));
+/// assert_eq!(number % 2, 1);
 /// # Ok::<(), gabion_pile::PileError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pointer(NonZeroU64);
 
 impl Pointer {
-    pub(crate) const GENERATION_BITS: u32 = 21;
+    pub(crate) const GENERATION_BITS: u32 = 20;
+    const GENERATION_SHIFT: u32 = 1 + Loc::BITS;
+    /// What stands above the place once the lowest bit is turned to the top: that bit, and the one that is added.
+    const ABOVE: u64 = (1 << (u64::BITS - 1 - Loc::BITS)) + 1;
 
     #[inline]
     pub(crate) fn new(at: Loc, generation: u32) -> Self {
         // One is added so that the first object at the first place is not pointer 0.
-        let bits = (u64::from(generation) + 1) << Loc::BITS | at.bits();
+        let bits = (u64::from(generation) + 1) << Self::GENERATION_SHIFT | at.bits() << 1 | 1;
         Self(NonZeroU64::new(bits).expect("a generation and one have fewer bits than there are above a place"))
     }
 
@@ -53,24 +58,25 @@ impl Pointer {
     /// The place, if the number could be a pointer at all.
     #[inline]
     pub(crate) fn place(self) -> Loc {
-        Loc::from_bits(self.to_bits())
+        Loc::from_bits(self.to_bits() >> 1)
     }
 
     /// As [`Pointer::generation`]; what no slot has for numbers that no pile ever gave out.
     #[inline(always)]
     pub(crate) fn wanted_generation(self) -> u64 {
-        (self.to_bits() >> Loc::BITS).wrapping_sub(1)
+        (self.to_bits().rotate_right(1) >> Loc::BITS).wrapping_sub(Self::ABOVE)
     }
 
     /// The generation that the slot must have. `None` for numbers that no pile ever gave out.
     #[inline]
     pub(crate) fn generation(self) -> Option<u32> {
-        let bits = self.to_bits() >> Loc::BITS;
-        (1..1 << Self::GENERATION_BITS).contains(&bits).then(|| bits as u32 - 1)
+        let generation = self.wanted_generation();
+        (generation < (1 << Self::GENERATION_BITS) - 1).then_some(generation as u32)
     }
 }
 
-const _: () = assert!(Loc::BITS + Pointer::GENERATION_BITS == 60);
+// Python keeps numbers below 2⁶⁰ in two digits.
+const _: () = assert!(Pointer::GENERATION_SHIFT + Pointer::GENERATION_BITS == 60);
 
 impl From<Pointer> for u64 {
     fn from(pointer: Pointer) -> Self {

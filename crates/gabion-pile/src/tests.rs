@@ -228,13 +228,31 @@ fn a_pointer_is_refused_for_the_right_reason() {
     assert_eq!(Pointer::from_bits(0), None);
     assert_eq!(fault(&pile, 1), Some(PointerFault::Malformed));
     assert_eq!(fault(&pile, u64::MAX), Some(PointerFault::Malformed));
-    assert_eq!(fault(&pile, pointer.to_bits() + 1), Some(PointerFault::Misaligned));
+    assert_eq!(fault(&pile, pointer.to_bits() + 2), Some(PointerFault::Misaligned));
+    assert_eq!(fault(&pile, pointer.to_bits() + 1), Some(PointerFault::Malformed));
     assert_eq!(fault(&other, pointer.to_bits()), Some(PointerFault::Elsewhere));
-    assert_eq!(fault(&pile, pointer.to_bits() + (1 << 39)), Some(PointerFault::Stale));
+    assert_eq!(fault(&pile, pointer.to_bits() + (1 << 40)), Some(PointerFault::Stale));
     assert_eq!(fault(&pile, pointer.to_bits()), None);
     pile.remove(pointer).unwrap();
     assert_eq!(fault(&pile, pointer.to_bits()), Some(PointerFault::Stale));
     assert!(pile.remove(pointer).is_err() && pile.replace(pointer, b"x").is_err() && !pile.contains(pointer));
+}
+
+#[test]
+fn a_pointer_that_was_rounded_is_refused() {
+    let pile = Pile::new().unwrap();
+    // Those of later blocks and generations are the larger ones.
+    let pointers: Vec<_> = (0..20_000_u64).map(|at| pile.put(&at.to_le_bytes(), 0).unwrap()).collect();
+    let high = pointers.iter().map(|pointer| pointer.to_bits() | ((1 << 20) - 1) << 40);
+    for bits in pointers.iter().map(|pointer| pointer.to_bits()).chain(high) {
+        #[expect(clippy::cast_sign_loss, reason = "no pointer is negative")]
+        let rounded = bits as f64 as u64;
+        if rounded != bits {
+            let error = pile.read(Pointer::from_bits(rounded).unwrap(), &mut ReadBuf::new()).unwrap_err();
+            assert!(matches!(error, PileError::Pointer { fault: PointerFault::Malformed, .. }), "{error}");
+            assert!(error.to_string().contains("rounded"), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -259,9 +277,9 @@ fn a_slot_whose_generations_are_used_up_is_retired() {
     // The largest class has the fewest slots, so that one page wears out in reasonable time.
     let mut worn = std::collections::HashSet::new();
     let mut last = std::collections::HashMap::new();
-    for _ in 0..(1 << 21) * 3 {
+    for _ in 0..(1 << 20) * 3 {
         let pointer = pile.put(&[7; 1016], 0).unwrap();
-        let place = pointer.to_bits() & ((1 << 39) - 1);
+        let place = pointer.to_bits() & ((1 << 40) - 1);
         if worn.len() < 64 {
             worn.insert(place);
         }

@@ -1,7 +1,7 @@
 //! The word of a slot: what a pointer's object is and where its payload lies.
 //!
 //! ```text
-//! bit  0   2           23           34         36                                64
+//! bit  0   2           22           33         35                                64
 //! free   0 │ generation │ 0                                                       │
 //! inline 1 │ generation │ length     │ RESERVED PINNED │ version                  │
 //! away   2 │ generation │ place of the body, or number of a run (39 bits) │ LARGE │ RESERVED │
@@ -26,7 +26,7 @@ const VERSION_SHIFT: u32 = PAYLOAD_SHIFT + LENGTH_BITS + 2;
 const LARGE: u64 = 1 << (PAYLOAD_SHIFT + Loc::BITS);
 const RESERVED_AWAY: u64 = LARGE << 1;
 
-const _: () = assert!(RESERVED_AWAY == 1 << 63);
+const _: () = assert!(RESERVED_AWAY == 1 << 62);
 const _: () = assert!(gabion_heap::MAX_SLOT_WORDS * 8 < 1 << LENGTH_BITS);
 
 /// The longest payload that a word can say lies in its slot.
@@ -43,7 +43,7 @@ pub(crate) enum State {
 }
 
 /// A slot's word. Versions come from a counter of the shard, so that a word that comes back after a change differs;
-/// they wrap after 2²⁸ commits, which no reader's copy lasts for.
+/// they wrap after 2²⁹ commits, which no reader's copy lasts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(pub u64);
 
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(Word::free(generation).state(), State::Free);
             assert_eq!(Word::busy(generation).state(), State::Busy);
             for (length, reserved) in [(0, false), (1016, true), (1, true)] {
-                let word = Word::inline(generation, length, reserved, (1 << 28) - 1);
+                let word = Word::inline(generation, length, reserved, (1 << 29) - 1);
                 assert_eq!(word.state(), State::Inline { length, reserved, pinned: false });
                 assert_eq!(word.inline_length(pointer), Some(length));
                 assert_eq!(word.pinned(true).inline_length(pointer), Some(length));

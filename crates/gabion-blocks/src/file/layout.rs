@@ -8,7 +8,7 @@ use crate::directory::{BLOCK_NUMBERS, LAST_GENERATION, first_generation};
 use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
 
 /// The format's number.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// The first word of the file, as a machine reads it whose words are those of the file.
 const MAGIC: u64 = u64::from_le_bytes(*b"gabion\0p");

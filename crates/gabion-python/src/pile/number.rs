@@ -1,7 +1,7 @@
 //! Pointers as Python passes them.
 
 use gabion_pile::Pointer;
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 
 use super::each::{each, iterator, room_for};
@@ -48,28 +48,59 @@ fn unusual(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
     pointer.ok_or_else(|| Failure::Impossible(index.unbind()))
 }
 
-/// The pointer of a number, or the number as it came.
-#[inline]
-fn number_of(py: Python<'_>, number: u64) -> Result<Pointer, Py<PyAny>> {
-    Pointer::from_bits(number).ok_or_else(|| {
-        let Ok(number) = number.into_pyobject(py);
-        number.into_any().unbind()
-    })
+/// Pointers, and ints that no pointer can be as they came.
+type Many = Vec<Result<Pointer, Py<PyAny>>>;
+
+/// A whole number of 64 bits, as buffers hold it.
+trait Number: Element {
+    /// The pointer of a number, or the number as it came.
+    fn pointer(self, py: Python<'_>) -> Result<Pointer, Py<PyAny>>;
 }
 
-/// Reads many pointers: out of an array('Q') or any other buffer of unsigned 64-bit numbers at once, otherwise one by
-/// one out of an iterable. Ints that no pointer can be come as they are.
-pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Result<Pointer, Py<PyAny>>>> {
+impl Number for u64 {
+    #[inline]
+    fn pointer(self, py: Python<'_>) -> Result<Pointer, Py<PyAny>> {
+        Pointer::from_bits(self).ok_or_else(|| {
+            let Ok(number) = self.into_pyobject(py);
+            number.into_any().unbind()
+        })
+    }
+}
+
+impl Number for i64 {
+    #[inline]
+    fn pointer(self, py: Python<'_>) -> Result<Pointer, Py<PyAny>> {
+        u64::try_from(self).ok().and_then(Pointer::from_bits).ok_or_else(|| {
+            let Ok(number) = self.into_pyobject(py);
+            number.into_any().unbind()
+        })
+    }
+}
+
+/// The pointers in a buffer of such numbers. `None` for what is none.
+fn buffered<T: Number>(values: &Bound<'_, PyAny>) -> PyResult<Option<Many>> {
     let py = values.py();
-    if let Ok(buffer) = PyBuffer::<u64>::get(values)
-        && !matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'))
-    {
-        let mut many = Vec::new();
-        room_for(py, &mut many, buffer.item_count())?;
-        match buffer.as_slice(py) {
-            Some(numbers) => many.extend(numbers.iter().map(|bits| number_of(py, bits.get()))),
-            None => many.extend(buffer.to_vec(py)?.into_iter().map(|bits| number_of(py, bits))),
-        }
+    let Ok(buffer) = PyBuffer::<T>::get(values) else { return Ok(None) };
+    if matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!')) {
+        return Ok(None);
+    }
+    let mut many = Vec::new();
+    room_for(py, &mut many, buffer.item_count())?;
+    match buffer.as_slice(py) {
+        Some(numbers) => many.extend(numbers.iter().map(|number| number.get().pointer(py))),
+        None => many.extend(buffer.to_vec(py)?.into_iter().map(|number| number.pointer(py))),
+    }
+    Ok(Some(many))
+}
+
+/// Reads many pointers: out of an array('Q') or any other buffer of 64-bit ints at once, otherwise one by one out of an
+/// iterable.
+pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Many> {
+    let py = values.py();
+    if let Some(many) = buffered::<u64>(values)? {
+        return Ok(many);
+    }
+    if let Some(many) = buffered::<i64>(values)? {
         return Ok(many);
     }
     let iterator = iterator(values, "pointers are passed as an array('Q') or another iterable of ints")?;

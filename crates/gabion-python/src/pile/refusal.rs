@@ -94,7 +94,14 @@ pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default:
 /// For what is not an int at all.
 #[cold]
 pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
-    type_error(value.py(), &format!("a pointer is an int, as put() returned it, not {}", class_name(value)))
+    let class = class_name(value);
+    // NumPy's are no instances of Python's, but for one.
+    let hint = if class.starts_with("float") {
+        ", which has lost digits that int() does not bring back: keep pointers as ints of 64 bits (uint64 in NumPy and pandas)"
+    } else {
+        ""
+    };
+    type_error(value.py(), &format!("a pointer is an int, as put() returned it, not {class}{hint}"))
 }
 
 /// For an object that has no bytes to view. `name` says what it is, where that is known without building it.
