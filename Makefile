@@ -131,6 +131,10 @@ fuzz: $(VENV)/.nasm  ## fuzz piles, their files, the codec, keys, streams and pi
 oldest-rust: $(VENV)/.python  ## compile all with the oldest Rust that will do (needs rustup toolchain install 1.88)
 	cargo +$(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) check --locked --workspace --all-targets
 
+.PHONY: other-targets
+other-targets:  ## compile for other processors and C libraries (needs rustup target add …, as it says)
+	scripts/check-targets
+
 .PHONY: sanitize
 sanitize:  ## tests of threads under ThreadSanitizer (needs rustup toolchain install nightly --component rust-src,miri)
 	scripts/sanitize

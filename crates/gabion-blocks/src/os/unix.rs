@@ -259,9 +259,11 @@ unsafe impl Os for Unix {
 
     #[cfg(target_os = "linux")]
     unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        /// As in `linux/mman.h`: with musl, the crate of the C library does not name it.
+        const MADV_COLLAPSE: libc::c_int = 25;
         // SAFETY: the range is mapped (caller's duty); contents stay as they are. Kernels before 6.1 refuse, to no
         // harm.
-        unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) == 0 }
+        unsafe { libc::madvise(at.as_ptr().cast(), bytes, MADV_COLLAPSE) == 0 }
     }
 
     #[cfg(not(target_os = "linux"))]
