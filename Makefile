@@ -1,5 +1,5 @@
 # `make` lists the commands. Settings: PYTHON=python3.13 VENV=.venv PYTHONS="python3.12 python3.13t" TOUR="--quick"
-# PYTEST="tests/test_pile_view.py -k survives" FUZZ_SECONDS=300 PREFIX=$HOME/.local
+# PYTEST="tests/test_pile_view.py -k survives" FUZZ_SECONDS=300 PREFIX=$HOME/.local CHECKED=1
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -38,10 +38,28 @@ wheel: $(VENV)/.tools  ## build a wheel into dist/ and prove that it installs wi
 	rm -rf dist && $(maturin) build --release --locked --interpreter $(python) --out dist
 	scripts/check-wheel $(python) dist/gabion-*.whl
 
+c_libraries := $(CARGO_TARGET_DIR)/c$(addprefix -,$(notdir $(CARGO_BUILD_TARGET)))
+checked := $(filter-out 0,$(CHECKED))
+prefix_said = test -n "$(PREFIX)" || { echo "say where: make $@ PREFIX=$$HOME/.local" >&2; exit 2; }
+
+.PHONY: build-c
+build-c:  ## build the libraries for C and C++ that install-c installs (CHECKED=1: the checked ones as well)
+	scripts/build-c $(c_libraries)
+
+# Whoever installs may be another than who has built, and have no cargo: what is newer than the sources is taken as it is.
 .PHONY: install-c
 install-c:  ## install gabion.h, gabion.hpp and the libraries below PREFIX, for pkg-config and CMake
-	@test -n "$(PREFIX)" || { echo "say where: make install-c PREFIX=$$HOME/.local" >&2; exit 2; }
-	scripts/install-c "$(PREFIX)"
+	@$(prefix_said)
+	@$(MAKE) --silent $(c_libraries)/$(if $(checked),checked/)libgabion_c.a
+	scripts/install-c "$(PREFIX)" $(c_libraries)
+
+$(c_libraries)/libgabion_c.a $(c_libraries)/checked/libgabion_c.a: $(sources)
+	scripts/build-c $(c_libraries)
+
+.PHONY: uninstall-c
+uninstall-c:  ## take away what install-c has put below PREFIX
+	@$(prefix_said)
+	scripts/install-c --uninstall "$(PREFIX)"
 
 ##@ Check it
 # What does not need all processors is done beside something else: the end of building the extension, and the Python tests.
