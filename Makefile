@@ -65,14 +65,13 @@ uninstall-c:  ## take away what install-c has put below PREFIX
 # What does not need all processors is done beside something else: the end of building the extension, and the Python tests.
 .PHONY: test
 test: $(VENV)/.tools  ## every check: formatting, lints, types, docs, Rust tests, Python tests
-	$(call beside,$(VENV)/.extension $(VENV)/.check,lint-rust)
+	$(call beside,lint-rust,$(VENV)/.extension $(VENV)/.check)
 	$(MAKE) lint-python
-	$(MAKE) test-rust
-	$(call beside,test-loom,test-python)
+	$(call beside,test-rust test-loom,test-python)
 
-# Makes the two side by side. Both come to their end, and either may fail. A shell has what it starts with & ignore
-# Ctrl-C: it would run on.
-beside = (trap - INT QUIT; exec $(MAKE) $(1)) & first=$$!; \
+# Makes the two side by side, the first with what the second leaves of the processors: there is time in some Python
+# tests. Both come to their end, and either may fail. A shell has what it starts with & ignore Ctrl-C: it would run on.
+beside = (trap - INT QUIT; exec nice $(MAKE) $(1)) & first=$$!; \
   failed=0; $(MAKE) $(2) || failed=$$?; wait $$first || failed=$$?; exit $$failed
 
 .PHONY: lint
