@@ -62,6 +62,21 @@ def test_a_package_without_its_metadata() -> None:
     assert (done.stdout, done.stderr) == (f"gabion {version('gabion')}\n", "")
 
 
+def test_without_rich_the_library_works_and_the_command_says_what_it_lacks() -> None:
+    """As after `pip install --no-deps`. It was a traceback."""
+    lack = "import sys; sys.modules['rich'] = None; import gabion, gabion.cli; gabion.Pile().put(1); "
+    source = lack + "sys.exit(gabion.cli.main(['--version']))"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=HANGS)
+    told = "gabion: the command needs the package rich, which is not installed: pip install rich\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
+def test_what_else_is_missing_is_no_lack_of_rich() -> None:
+    source = "import sys; sys.modules['argparse'] = None; import gabion.cli; gabion.cli.main(['--version'])"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=HANGS)
+    assert (done.returncode, "rich" in done.stderr, "argparse" in done.stderr) == (1, False, True)
+
+
 @pytest.mark.parametrize("command", ["tour", "thumbnails a b"])
 def test_an_unknown_option_shows_the_usage_of_its_command(command: str) -> None:
     done = run(*command.split(), "--jsn")
