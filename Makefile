@@ -179,6 +179,10 @@ format: $(VENV)/.check  ## format the sources and mend what the lints can mend
 lock: $(VENV)/.check  ## renew requirements/*.lock from pyproject.toml
 	scripts/lock $(bin)/uv
 
+.PHONY: licences
+licences:  ## renew THIRD-PARTY-LICENSES.txt from Cargo.lock
+	$(PYTHON) scripts/third_party.py
+
 .PHONY: clean
 clean:  ## remove everything that the commands above have made
 	@# A target folder outside the checkout is other projects', too.

@@ -141,6 +141,16 @@ target_link_libraries(program gabion::gabion)
     prints_the_version(&project.join("build/program"));
 }
 
+/// Some of them ask to be passed on with programs.
+#[test]
+fn licences_go_along_with_an_installation() {
+    let sources = toolchain::crate_folder().join("../..");
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES.txt"] {
+        let installed = std::fs::read(installation().join("share/doc/gabion").join(name)).unwrap();
+        assert_eq!(installed, std::fs::read(sources.join(name)).unwrap());
+    }
+}
+
 #[test]
 fn an_installation_may_be_staged_and_have_another_folder() {
     let stage = folder("stage");

@@ -1,0 +1,87 @@
+"""What packages bring along: licences of all that is compiled in."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+_spec = importlib.util.spec_from_file_location("third_party", ROOT / "scripts/third_party.py")
+assert _spec is not None
+assert _spec.loader is not None
+third_party: Any = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(third_party)
+
+needs_cargo = pytest.mark.skipif(
+    shutil.which("cargo") is None, reason="the crates that are linked in are what cargo says"
+)
+
+
+@needs_cargo
+def test_the_licences_are_those_of_what_is_compiled_in(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who changed Cargo.lock says `make licences`."""
+    assert (third_party.main(["--check"]), capsys.readouterr().err) == (0, "")
+
+
+@needs_cargo
+def test_a_file_of_licences_that_is_out_of_date_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = third_party.OUTPUT.read_text()
+    monkeypatch.setattr(third_party, "OUTPUT", tmp_path / "THIRD-PARTY-LICENSES.txt")
+    crates = third_party.linked()
+    assert {"pyo3", "mozjpeg-sys", "libwebp-sys", "allocator-api2"} <= {crate.name for crate in crates}
+    assert not {"syn", "cc", "proptest", "gabion-pile"} & {crate.name for crate in crates}
+    line = next(line for line in whole.splitlines() if line.startswith("pyo3 "))
+    for changed in ("", "pyo3 0.0.1: MIT\n"):
+        third_party.OUTPUT.write_text(whole.replace(line + "\n", changed))
+        assert third_party.main(["--check"]) == 1
+        assert f"+{line}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("expression", "taken"),
+    [
+        ("MIT OR Apache-2.0", ["MIT"]),
+        ("MIT/Apache-2.0", ["MIT"]),
+        ("Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT", ["MIT"]),
+        ("BSD-3-Clause OR Apache-2.0", ["BSD-3-Clause"]),
+        ("(MIT OR Apache-2.0) AND IJG", ["MIT", "IJG"]),
+        ("IJG AND Zlib AND BSD-3-Clause", ["IJG", "Zlib", "BSD-3-Clause"]),
+        ("GPL-3.0-only OR (MIT AND Zlib)", ["MIT", "Zlib"]),
+    ],
+)
+def test_one_of_the_licences_that_are_offered_is_taken(expression: str, taken: list[str]) -> None:
+    assert third_party.chosen(expression) == taken
+
+
+@pytest.mark.parametrize("expression", ["GPL-3.0-only", "MIT AND GPL-3.0-only", "", "(MIT", "MIT Zlib"])
+def test_a_licence_that_nobody_has_looked_at_is_refused(expression: str) -> None:
+    with pytest.raises(third_party.Unknown):
+        third_party.chosen(expression)
+
+
+def test_a_crate_without_the_text_of_its_licence_is_refused(tmp_path: Path) -> None:
+    crate = third_party.Crate("stone", "1.0.0", "Zlib", tmp_path, ("Ada",))
+    with pytest.raises(third_party.Unknown, match=r"stone 1\.0\.0: has no text of Zlib"):
+        third_party.crate_texts(crate)
+    (tmp_path / "NOTICE").write_text("Stones by Ada")
+    found = third_party.crate_texts(crate._replace(licence="MIT"))
+    assert [text.file for text in found] == ["the text of MIT", "NOTICE"]
+    assert "Copyright (c) Ada\n" in found[0].text
+
+
+def test_c_code_that_nobody_has_looked_at_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "LICENSE").write_text((ROOT / "LICENSE-MIT").read_text())
+    crate = third_party.Crate("stone", "1.0.0", "MIT", tmp_path, ())
+    monkeypatch.setattr(third_party, "linked", lambda: [crate])
+    assert "stone 1.0.0: MIT\n" in third_party.written()
+    (tmp_path / "vendor").mkdir()
+    (tmp_path / "vendor/stone.c").write_text("int stone;")
+    with pytest.raises(third_party.Unknown, match="stone"):
+        third_party.written()
