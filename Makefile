@@ -5,6 +5,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
+# Scripts are run by the name of what reads them: source packages do not keep that a file may be run.
 
 VENV ?= .venv
 CARGO_TARGET_DIR ?= target
@@ -34,9 +35,14 @@ tour: $(VENV)/.extension  ## a live tour on a real table; writes gabion-tour.htm
 	@$(bin)/gabion tour $(TOUR)
 
 .PHONY: wheel
-wheel: $(VENV)/.tools  ## build a wheel into dist/ and prove that it installs without Rust
-	rm -rf dist && $(maturin) build --release --locked --interpreter $(python) --out dist
-	scripts/check-wheel $(python) dist/gabion-*.whl
+wheel: $(VENV)/.build  ## build a wheel into dist/ and prove that it installs without Rust
+	rm -f dist/*.whl && $(maturin) build --release --locked --strip --interpreter $(python) --out dist
+	bash scripts/check-wheel $(python) dist/gabion-*.whl
+
+.PHONY: sdist
+sdist: $(VENV)/.build  ## pack the sources into dist/ and prove that nothing is missing
+	rm -f dist/*.tar.gz && $(maturin) sdist --out dist
+	bash scripts/check-sdist $(python) dist/gabion-*.tar.gz
 
 c_libraries := $(CARGO_TARGET_DIR)/c$(addprefix -,$(notdir $(CARGO_BUILD_TARGET)))
 checked := $(filter-out 0,$(CHECKED))
@@ -44,22 +50,22 @@ prefix_said = test -n "$(PREFIX)" || { echo "say where: make $@ PREFIX=$$HOME/.l
 
 .PHONY: build-c
 build-c:  ## build the libraries for C and C++ that install-c installs (CHECKED=1: the checked ones as well)
-	scripts/build-c $(c_libraries)
+	bash scripts/build-c $(c_libraries)
 
 # Whoever installs may be another than who has built, and have no cargo: what is newer than the sources is taken as it is.
 .PHONY: install-c
 install-c:  ## install gabion.h, gabion.hpp and the libraries below PREFIX, for pkg-config and CMake
 	@$(prefix_said)
 	@$(MAKE) --silent $(c_libraries)/$(if $(checked),checked/)libgabion_c.a
-	scripts/install-c "$(PREFIX)" $(c_libraries)
+	bash scripts/install-c "$(PREFIX)" $(c_libraries)
 
 $(c_libraries)/libgabion_c.a $(c_libraries)/checked/libgabion_c.a: $(sources)
-	scripts/build-c $(c_libraries)
+	bash scripts/build-c $(c_libraries)
 
 .PHONY: uninstall-c
 uninstall-c:  ## take away what install-c has put below PREFIX
 	@$(prefix_said)
-	scripts/install-c --uninstall "$(PREFIX)"
+	bash scripts/install-c --uninstall "$(PREFIX)"
 
 ##@ Check it
 # What does not need all processors is done beside something else: the end of building the extension, and the Python tests.
@@ -126,12 +132,12 @@ loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
 	cargo test --quiet --locked --release -p gabion-blocks -p gabion-slots -p gabion-pile -p gabion-cache --test loom
 
 .PHONY: test-all-pythons
-test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)
-	@for p in $(PYTHONS); do MATURIN=$(bin)/maturin scripts/test-in "$$p"; done
+test-all-pythons: $(VENV)/.build  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)
+	@for p in $(PYTHONS); do MATURIN=$(bin)/maturin bash scripts/test-in "$$p"; done
 
 .PHONY: test-backends
 test-backends: $(VENV)/.extension  ## the tests that Django, dogpile.cache and aiocache have for caches, on gabion.backends
-	scripts/test-backends $(python)
+	bash scripts/test-backends $(python)
 
 .PHONY: long
 long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases, deeper interleavings, stress
@@ -141,7 +147,7 @@ long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases,
 
 .PHONY: fuzz
 fuzz: $(VENV)/.nasm  ## fuzz piles, their files, the codec, keys, streams and pictures, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
-	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
+	bash scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
 # As the compiler says it: what a version knows is more than the library that comes with it.
 .PHONY: oldest-rust
@@ -150,15 +156,15 @@ oldest-rust: $(VENV)/.python  ## compile all with the oldest Rust that will do (
 
 .PHONY: other-targets
 other-targets:  ## compile for other processors and C libraries (needs rustup target add …, as it says)
-	scripts/check-targets
+	bash scripts/check-targets
 
 .PHONY: sanitize
 sanitize:  ## tests of threads under ThreadSanitizer (needs rustup toolchain install nightly --component rust-src,miri)
-	scripts/sanitize
+	bash scripts/sanitize
 
 .PHONY: miri
 miri:  ## tests of addresses and copies in Miri, which knows the language's rules (needs the same)
-	scripts/miri
+	bash scripts/miri
 
 ##@ Measure it
 .PHONY: bench-setup
@@ -177,7 +183,7 @@ format: $(VENV)/.check  ## format the sources and mend what the lints can mend
 
 .PHONY: lock
 lock: $(VENV)/.check  ## renew requirements/*.lock from pyproject.toml
-	scripts/lock $(bin)/uv
+	bash scripts/lock $(bin)/uv
 
 .PHONY: licences
 licences:  ## renew THIRD-PARTY-LICENSES.txt from Cargo.lock
@@ -214,12 +220,16 @@ $(VENV)/.python:
 
 # What was built without NASM is built anew with it: cargo does not see that there is one now.
 $(VENV)/.nasm: scripts/nasm $(VENV)/.python
-	@$< $(bin)
+	@bash $< $(bin)
 	@if [[ -x $(bin)/nasm ]]; then \
 	  find $(CARGO_TARGET_DIR) fuzz/target -depth -name 'mozjpeg-sys-*' -exec rm -rf {} + 2>/dev/null || true; fi
 	@touch $@
 
-$(VENV)/.tools: requirements/tour.lock $(VENV)/.python $(VENV)/.nasm
+$(VENV)/.build: requirements/build.lock $(VENV)/.python $(VENV)/.nasm
+	$(locked_install) -r $<
+	@touch $@
+
+$(VENV)/.tools: requirements/tour.lock $(VENV)/.build
 	$(locked_install) -r $<
 	@touch $@
 

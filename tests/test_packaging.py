@@ -1,15 +1,18 @@
-"""What packages bring along: licences of all that is compiled in."""
+"""What packages say of themselves and bring along: licences of all that is compiled in, links, ranges of versions."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 _spec = importlib.util.spec_from_file_location("third_party", ROOT / "scripts/third_party.py")
 assert _spec is not None
@@ -85,3 +88,22 @@ def test_c_code_that_nobody_has_looked_at_is_noticed(tmp_path: Path, monkeypatch
     (tmp_path / "vendor/stone.c").write_text("int stone;")
     with pytest.raises(third_party.Unknown, match="stone"):
         third_party.written()
+
+
+def test_others_may_build_with_another_maturin_than_make_does() -> None:
+    wanted = re.fullmatch(r"maturin>=([\d.]+),<(\d+)", PYPROJECT["build-system"]["requires"][0])
+    assert wanted is not None
+    locked = re.search(r"^maturin==([\d.]+) ", (ROOT / "requirements/build.lock").read_text(), re.MULTILINE)
+    assert locked is not None
+    least, used, end = ([int(part) for part in version.split(".")] for version in (wanted[1], locked[1], wanted[2]))
+    assert least <= used < end
+    assert PYPROJECT["dependency-groups"]["build"] == PYPROJECT["build-system"]["requires"]
+
+
+def test_scripts_are_run_by_the_name_of_what_reads_them() -> None:
+    """The sources that maturin packs do not keep that a file may be run."""
+    commands = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t")]
+    run = re.compile(r"(\S*) (?:scripts/|\$<(?! *$))")
+    runs = [found for line in commands for found in run.findall(" " + line.lstrip("\t@"))]
+    assert len(runs) > 9
+    assert set(runs) <= {"bash", "$(PYTHON)"}

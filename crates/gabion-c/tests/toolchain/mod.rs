@@ -29,7 +29,8 @@ pub fn installation() -> &'static Path {
     PREFIX.get_or_init(|| {
         let prefix = folder("installation");
         let script = crate_folder().join("../../scripts/install-c");
-        run(Command::new(script).arg(&prefix).arg(built()));
+        // By name, because sources from a package may have lost the right to be run.
+        run(Command::new("bash").arg(script).arg(&prefix).arg(built()));
         prefix
     })
 }
