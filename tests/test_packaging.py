@@ -13,6 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MANIFESTS = {path.parent.name: tomllib.loads(path.read_text()) for path in ROOT.glob("crates/*/Cargo.toml")}
+PUBLISHED = sorted(name for name, manifest in MANIFESTS.items() if manifest["package"].get("publish", True))
+# Of those that crates.io knows; it refuses others.
+CATEGORIES = {"caching", "concurrency", "data-structures", "memory-management", "multimedia::images"}
 
 _spec = importlib.util.spec_from_file_location("third_party", ROOT / "scripts/third_party.py")
 assert _spec is not None
@@ -90,6 +94,21 @@ def test_c_code_that_nobody_has_looked_at_is_noticed(tmp_path: Path, monkeypatch
         third_party.written()
 
 
+def test_the_package_has_its_licences_and_links() -> None:
+    project = PYPROJECT["project"]
+    found = {path.name for pattern in project["license-files"] for path in ROOT.glob(pattern)}
+    assert found == {"LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES.txt"}
+    source = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["repository"]
+    assert project["urls"]["Source"] == source
+    assert {"Documentation", "Source", "Changelog", "Issues"} == project["urls"].keys()
+    for url in project["urls"].values():
+        place = re.fullmatch(re.escape(source) + r"(?:/(?:tree|blob)/main/(.+)|/issues)?", url)
+        assert place, url
+        assert (ROOT / (place[1] or "")).exists(), url
+    assert project["keywords"]
+    assert [author["name"] for author in project["authors"]] == ["The gabion developers"]
+
+
 def test_others_may_build_with_another_maturin_than_make_does() -> None:
     wanted = re.fullmatch(r"maturin>=([\d.]+),<(\d+)", PYPROJECT["build-system"]["requires"][0])
     assert wanted is not None
@@ -107,3 +126,22 @@ def test_scripts_are_run_by_the_name_of_what_reads_them() -> None:
     runs = [found for line in commands for found in run.findall(" " + line.lstrip("\t@"))]
     assert len(runs) > 9
     assert set(runs) <= {"bash", "$(PYTHON)"}
+
+
+def test_crates_that_are_published_are_told_from_those_that_are_not() -> None:
+    assert sorted(MANIFESTS.keys() - set(PUBLISHED)) == ["gabion-c", "gabion-python"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_crate_has_what_its_page_shows(name: str) -> None:
+    folder, package = ROOT / "crates" / name, MANIFESTS[name]["package"]
+    assert package["name"] == name
+    assert package["description"]
+    assert package["documentation"] == f"https://docs.rs/{name}"
+    # What crates.io takes.
+    assert 1 <= len(package["keywords"]) <= 5
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]{,19}", keyword) for keyword in package["keywords"])
+    assert set(package["categories"]) <= CATEGORIES
+    assert (folder / "README.md").read_text().startswith(f"# {name}\n")
+    for licence in ("LICENSE-MIT", "LICENSE-APACHE"):
+        assert (folder / licence).read_text() == (ROOT / licence).read_text()
