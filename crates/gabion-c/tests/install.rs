@@ -36,9 +36,16 @@ fn root() -> PathBuf {
     crate_folder().join("../..").canonicalize().unwrap()
 }
 
+/// One of our scripts. Where the sources come from a packed file, it is not executable.
+fn ours(name: &str) -> Command {
+    let mut command = command("bash");
+    command.arg(root().join("scripts").join(name));
+    command
+}
+
 /// `install-c`, which finds no `objcopy`: stand-ins are no archives.
 fn install() -> Command {
-    let mut command = command(root().join("scripts/install-c"));
+    let mut command = ours("install-c");
     command.env("OBJCOPY", "no-objcopy");
     command
 }
@@ -86,7 +93,7 @@ fn everyone_may_read_what_root_has_installed() {
     set_mode(&shared_by_a_group, 0o775);
     set_mode(&prefix, 0o755);
     let mut shell = command("bash");
-    shell.args(["-c", "umask 077 && \"$@\"", "bash"]).arg(root().join("scripts/install-c"));
+    shell.args(["-c", "umask 077 && bash \"$@\"", "bash"]).arg(root().join("scripts/install-c"));
     run(shell.env("OBJCOPY", "no-objcopy").args([&prefix, &built]));
     for path in below(&prefix) {
         let right = match path.file_name().unwrap().to_str().unwrap() {
@@ -231,7 +238,7 @@ fn path(first: &Path) -> String {
 fn libraries_are_taken_from_where_cargo_says() {
     let built = folder("told");
     let build = |tools: &Path| {
-        let mut command = command(root().join("scripts/build-c"));
+        let mut command = ours("build-c");
         command.env("PATH", path(tools)).arg(&built);
         command
     };
