@@ -196,7 +196,7 @@ def test_timeouts_that_make_no_sense() -> None:
     assert gabion.memory.stats().total_limit
 
 
-# Eight megabytes for the library that decodes it, and half a megabyte in rows of many lengths.
+# Six megabytes in which it is decoded, and half a megabyte in rows of many lengths.
 ALONE = encoded(gradient("RGB", (1600, 1200)), "WEBP")
 
 

@@ -18,6 +18,7 @@ UNSAFE_CRATES = {
     "gabion-blocks",
     "gabion-slots",
     "gabion-pile",
+    "gabion-image",
     "gabion-python",
     "gabion-c",
     "gabion-bench-allocators",

@@ -124,6 +124,22 @@ impl Assembly {
         self.put_together()
     }
 
+    /// Has `write` write all rows at once into the image itself, if they are those of the image and it lies in one
+    /// piece. None if not, else whether it did; if it did not, no row came in.
+    pub fn take_all(&mut self, write: impl FnOnce(&mut [u8]) -> bool) -> Option<bool> {
+        let mut parts = match self.path {
+            Path::Straight if self.done == 0 => self.image.parts_mut(),
+            _ => return None,
+        };
+        let (1, Some(whole)) = (parts.len(), parts.next()) else { return None };
+        let written = write(whole);
+        drop(parts);
+        if written {
+            self.done = self.image.height();
+        }
+        Some(written)
+    }
+
     /// Makes rows of the image of what is ready in all layers.
     fn put_together(&mut self) -> Result<()> {
         let mode = self.image.mode();

@@ -28,6 +28,7 @@
 //! |---|---|
 //! | `format`, `error`, `mode`, `limits`, `metadata` | words: what can go wrong, what a file and a pixel are, how much is allowed |
 //! | `wide` | the widest instructions of this processor |
+//! | `libwebp` | the C library of that name, and all unsafe code |
 //! | `image` | pixels in rows |
 //! | `sides` | what layers a picture comes in |
 //! | `convert`, `geometry` | other modes; crops, turns, pasting |
@@ -42,7 +43,7 @@
 //!
 //! Which library reads and writes which format, and why, stands in `docs/images.md`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(
     clippy::cast_sign_loss,
     clippy::cast_possible_wrap,
@@ -60,6 +61,8 @@ mod limits;
 mod metadata;
 
 mod wide;
+
+mod libwebp;
 
 mod image;
 

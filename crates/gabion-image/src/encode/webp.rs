@@ -2,47 +2,40 @@
 
 use std::io::Write;
 
-use ::webp::{Encoder, WebPConfig};
-
 use super::riff;
 use super::whole::with_whole;
 use super::{SaveOptions, metadata};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
+use crate::libwebp;
 use crate::limits::room_beside;
 use crate::mode::Mode;
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
-    let fault = |error: &dyn std::fmt::Debug| ImageError::encoding(Format::WebP, format_args!("{error:?}"));
     let alpha = image.mode().has_alpha();
-    let (width, height) = image.size();
-    let mut config = WebPConfig::new().map_err(|()| fault(&"no settings"))?;
-    config.quality = if options.lossless { LOSSLESS_EFFORT } else { options.quality.into() };
-    config.lossless = options.lossless.into();
-    // Colours that cannot be seen are kept, too: lossless means every byte.
-    config.exact = options.lossless.into();
-    let _room = room_beside(image.pool(), bytes_beside((width, height), alpha, options.lossless))?;
+    let size = image.size();
+    let quality = if options.lossless { LOSSLESS_EFFORT } else { options.quality.into() };
+    let _room = room_beside(image.pool(), bytes_beside(size, alpha, options.lossless))?;
     let stored = if alpha { Mode::RGBA } else { Mode::RGB };
-    with_whole(image, stored, |whole| {
-        let encoder =
-            if alpha { Encoder::from_rgba(whole, width, height) } else { Encoder::from_rgb(whole, width, height) };
-        let picture = encoder.encode_advanced(&config).map_err(|error| fault(&error))?;
-        riff::write(&picture, (width, height), alpha, metadata(image, options, stored), out)
-    })
+    let picture = with_whole(image, stored, |whole| {
+        libwebp::encode(whole, size, alpha, (options.lossless, quality))
+            .map_err(|error| ImageError::encoding(Format::WebP, error))
+    })?;
+    riff::write(&picture, size, alpha, metadata(image, options, stored), out)
 }
 
 /// Bytes that the library takes for itself at most, with the file that it makes: of noise at the highest quality, which
-/// takes most. For lossless pictures, and for alpha, these are tables of its own size too, which grow with the picture
-/// at first.
+/// takes most. For lossless pictures it takes most either while it compares parts of the picture, in tables of which
+/// there are more in a large one, up to a number; or when all is put together.
 fn bytes_beside((width, height): (u32, u32), alpha: bool, lossless: bool) -> u64 {
     let pixels = u64::from(width.next_multiple_of(16)) * u64::from(height.next_multiple_of(16));
-    let (each, tables) = match (lossless, alpha) {
-        (true, _) => (36, (pixels * 180).min(14 << 20)),
-        (false, true) => (44, 0),
-        (false, false) => (36, 0),
+    let most = match (lossless, alpha) {
+        (true, _) => (pixels * 41).max(pixels * 25 + (pixels * 275).min(44 << 20)),
+        (false, true) => pixels * 44,
+        (false, false) => pixels * 32,
     };
-    pixels * each + tables + (2 << 20)
+    most + (2 << 20)
 }
 
 /// For a lossless picture, `quality` means effort. This is the library's own default.
