@@ -104,6 +104,41 @@ def test_numbers_of_numpy_that_are_floats_are_keys(cache):
         cache[numpy.float32(0.5)] = "half"
 
 
+def test_integers_and_bools_of_numpy_are_the_ints_that_they_equal(cache):
+    numpy = pytest.importorskip("numpy")
+    names = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+    kinds = [getattr(numpy, name) for name in [*names, "longlong", "ulonglong", "intc", "uintc"]]
+    numbers = [kind(value) for kind in kinds for value in (0, 1, numpy.iinfo(kind).min, numpy.iinfo(kind).max)]
+    for number in [*numbers, numpy.True_, numpy.False_]:
+        # So does a dict, which is what a key goes by.
+        assert (number == int(number), hash(number)) == (True, hash(int(number)))
+        cache[int(number)] = "int"
+        assert (cache[number], number in cache, cache.get(number)) == ("int", True, "int")
+        assert cache.put(("of a tuple", number), 1) is cache.put(("another", int(number)), 1) is PutResult.INSERTED
+        assert cache.discard(("of a tuple", int(number)))
+        assert cache.discard(("another", number))
+        assert cache.discard(number)
+    cache[numpy.uint64(2**64 - 1)], cache[numpy.True_] = "last", "one"
+    assert {key: type(key) for key in cache} == {2**64 - 1: int, 1: int}
+    assert cache.get_many(numpy.array([1, 2], dtype="uint8")) == {1: "one"}
+    assert [cache.incr(numpy.int64(5)), cache.incr(5)] == [1, 2]
+
+
+def test_other_numbers_of_numpy_are_no_keys(cache):
+    numpy = pytest.importorskip("numpy")
+
+    class Own(numpy.int64):
+        def __eq__(self, other):
+            return False
+
+        __hash__ = numpy.int64.__hash__
+
+    others = [numpy.timedelta64(1, "s"), numpy.datetime64(1, "s"), numpy.float16(1), numpy.longdouble(1), Own(1)]
+    for other in [*others, numpy.array(1), numpy.array([1])]:
+        with pytest.raises(TypeError, match="key is a str"):
+            cache[other] = 1
+
+
 def test_a_uuid_that_compares_in_a_way_of_its_own_is_no_key(cache):
     """Its methods were looked up by the same code as those of UUID, and it was taken for the plain one."""
     one = uuid4()

@@ -46,7 +46,7 @@ def _type_of(value: Any) -> str:
     return f"{name}, which with @dataclass(frozen=True) would have one" if params and not params.frozen else name
 
 
-def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
+def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | float:
     """Return what stands for a value: a number that is equal, a tuple that is a key, or a list of other arguments.
 
     Values that a dict takes for equal have the same. But what is written in several ways (decimals, fractions, paths,
@@ -61,7 +61,7 @@ def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
     return found
 
 
-def _found(value: Any) -> tuple[Any, ...] | list[Any] | int | float | None:
+def _found(value: Any) -> tuple[Any, ...] | list[Any] | float | None:
     class_ = type(value)
     if issubclass(class_, type):
         return ("class", _number(value)) if _is_itself(value) else None
@@ -178,15 +178,10 @@ def _of_member(member: Enum) -> tuple[Any, ...] | None:
     return ("members", _number(class_), member._value_) if is_combined else None
 
 
-def _of_numpy(value: Any) -> int | float | None:
-    if _known("numpy", type(value).__name__) is not type(value):
-        return None
-    numpy: Any = sys.modules["numpy"]
-    if isinstance(value, numpy.integer) and not isinstance(value, numpy.timedelta64):
-        return int(value)
-    if isinstance(value, numpy.bool_):
-        return bool(value)
-    return float(value) if type(value).__name__ in _FLOATS else None
+def _of_numpy(value: Any) -> float | None:
+    """Return what a float is equal to. NumPy's integers and bools are keys by themselves."""
+    name = type(value).__name__
+    return float(value) if name in _FLOATS and _known("numpy", name) is type(value) else None
 
 
 def _number(owner: Any) -> int:

@@ -385,9 +385,9 @@ class Cache(Saver, Table[_K, _V]):
     needed: "default" (what was used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which
     keep one order over the whole cache and have one lock for writers.
 
-    Keys are str, bytes, int, float, date, UUID, None and tuples of them, equal where a dict takes them for equal: True
-    and 1.0 are 1, and come back as 1. Values are whatever a Pile can store; each get builds a new object. ``cache[key]
-    = value`` keeps nothing, without telling, when there is no room; put() tells.
+    Keys are str, bytes, int, float, date, UUID, None and tuples of them, equal where a dict takes them for equal: True,
+    1.0 and NumPy's int64(1) are 1, and come back as 1. Values are whatever a Pile can store; each get builds a new
+    object. ``cache[key] = value`` keeps nothing, without telling, when there is no room; put() tells.
 
     An entry costs its encoded key and value, 25 bytes, rounding, and 24 bytes of the index; one of more than 1 KiB
     about 40 bytes more. A time limit costs another 24 bytes, 8 more if its put was given a ``ttl``, and 8 more if it

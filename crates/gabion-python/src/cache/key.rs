@@ -3,7 +3,7 @@
 //! ```text
 //! text in UTF-8               str
 //! FF bytes                    bytes
-//! FE eight bytes              int that fits 64 bits, bool
+//! FE eight bytes              int that fits 64 bits, bool, and NumPy's
 //! FD two's complement         any other int, as short as can be
 //! FC sixteen bytes            uuid.UUID
 //! FB (length, item) …         tuple; lengths in 4 bytes
@@ -206,6 +206,11 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     if let Some(number) = key.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
         return float(number, into);
     }
+    if is_int_of_numpy(key) {
+        // SAFETY: attached; the key is alive; a new reference, or null with an error set.
+        let whole = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Long(key.as_ptr()))? };
+        return integer(&whole, into);
+    }
     if like::<PyDate>(key) {
         let date = key.cast::<PyDate>()?;
         into.push(DATE);
@@ -227,6 +232,37 @@ fn is_float(number: &Bound<'_, PyFloat>) -> bool {
     like::<PyFloat>(number) || full_name(&number.get_type()).is_ok_and(|name| name == "numpy.float64")
 }
 
+/// Whether a value is one of NumPy's integers or bools, which equal the ints that they stand for and have their hash.
+/// No subclass: that may compare in a way of its own.
+fn is_int_of_numpy(value: &Bound<'_, PyAny>) -> bool {
+    const NAMES: &[&[u8]] = &[
+        b"int8",
+        b"int16",
+        b"int32",
+        b"int64",
+        b"uint8",
+        b"uint16",
+        b"uint32",
+        b"uint64",
+        b"longlong",
+        b"ulonglong",
+        b"intc",
+        b"uintc",
+        b"bool",
+        b"bool_",
+    ];
+    let class = value.get_type_ptr();
+    // SAFETY: attached; an object's class is alive as long as it, and its name as long as the class. What Python code
+    // defines is on the heap, whatever it is called.
+    unsafe {
+        if ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
+            return false;
+        }
+        let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
+        name.strip_prefix(b"numpy.").is_some_and(|name| NAMES.contains(&name))
+    }
+}
+
 /// Appends a float, or the int that it equals.
 fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
     let value = number.value();
@@ -245,7 +281,7 @@ fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
 fn no_key(key: &Bound<'_, PyAny>, depth: usize) -> PyErr {
     let py = key.py();
     let told = || -> PyResult<String> {
-        // With its module, where that says more: NumPy's bool is no bool.
+        // With its module, where that says more: NumPy's float32 is no float.
         let class = full_name(&key.get_type())?;
         let bases = [
             py.get_type::<PyString>(),
@@ -299,7 +335,8 @@ pub(super) fn may_be(value: &Bound<'_, PyAny>) -> PyResult<bool> {
         || value.is_instance_of::<PyInt>()
         || value.is_instance_of::<PyBytes>()
         || value.cast::<PyFloat>().is_ok_and(|number| is_float(number))
-        || value.is_exact_instance_of::<PyDate>();
+        || value.is_exact_instance_of::<PyDate>()
+        || is_int_of_numpy(value);
     Ok(is_basic || compares_as(value, uuid_class(py)?))
 }
 
