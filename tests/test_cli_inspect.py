@@ -58,6 +58,7 @@ def test_it_tells_what_is_in_a_file(path: Path) -> None:
     ):  # fmt: skip
         assert text in done.stdout, text
     assert path.read_bytes() == before
+    assert done.stdout.splitlines()[-1] == f"types=[len, {__name__}.Kind, {__name__}.Person, {__name__}.Point]"
 
 
 def test_it_tells_machines_the_same(path: Path) -> None:
@@ -70,6 +71,7 @@ def test_it_tells_machines_the_same(path: Path) -> None:
         "set": 1, "bytes": 1, "dict": 1,
     }  # fmt: skip
     assert sum(found["bytes_of"].values()) == found["used_bytes"]
+    assert found["types_to_allow"] == ["len", f"{__name__}.Kind", f"{__name__}.Person", f"{__name__}.Point"]
     assert found["fields_of"] == {f"{__name__}.Person": ["name", "tags"], f"{__name__}.Point": ["x", "y"]}
 
 
@@ -79,6 +81,22 @@ def test_an_empty_pile(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "0, 0 B" in done.stdout
     assert "class" not in done.stdout
+    assert "types=" not in done.stdout
+
+
+def test_names_that_somebody_made_up_are_not_shown_as_code(tmp_path: Path) -> None:
+    class Local:
+        pass
+
+    Local.__qualname__ = "Person, eval('x')"
+    setattr(sys.modules[__name__], Local.__qualname__, Local)
+    with gabion.Pile(path=tmp_path / "pile") as pile:
+        pile.put_many([Local(), deque()])
+    found = json.loads(run(tmp_path / "pile", "--json").stdout)
+    assert found["types_to_allow"] == [rf'{{"{__name__}.Person, eval(\'x\')": ...}}']
+    with gabion.Pile(path=tmp_path / "plain") as pile:
+        pile.put_many([deque(), Fraction(1, 3), ValueError(), 5])
+    assert json.loads(run(tmp_path / "plain", "--json").stdout)["types_to_allow"] == []
 
 
 def test_what_cannot_be_told(path: Path, tmp_path: Path) -> None:

@@ -197,6 +197,24 @@ def test_too_many_open_files_are_the_systems_error(tmp_path: Path, script: Calla
     assert script(program) == f"True {tmp_path / 'saved'}\n"
 
 
+def test_a_new_file_is_its_users_alone(path: Path, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with gabion.Pile(path=tmp_path / "filed") as filed:
+            filed.save(path)
+        gabion.Cache("1 MiB").save(tmp_path / "cache")
+        modes = {stat.S_IMODE(one.stat().st_mode) for one in (path, tmp_path / "filed", tmp_path / "cache")}
+        assert modes == {0o600}
+        os.chmod(tmp_path / "cache", 0o644)
+        os.chmod(tmp_path / "filed", 0o644)
+        gabion.Cache("1 MiB").save(tmp_path / "cache")
+        gabion.Pile(path=tmp_path / "filed").close()
+        modes = {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "filed", tmp_path / "cache")}
+        assert modes == {0o644}
+    finally:
+        os.umask(before)
+
+
 def test_who_reads_the_file_before_reads_on(pile: gabion.Pile, path: Path) -> None:
     ptr = pile.put("first")
     pile.save(path)

@@ -11,8 +11,8 @@ from gabion._native import CacheStats
 from gabion.cache import Table
 
 Path = str | PathLike[str]
-# What may be built of what lies in a file.
-_Named = Mapping[str, Callable[..., Any]] | Literal["*"]
+# What may be built of what lies in a file; mostly classes and functions.
+_Named = Mapping[str, Any] | Literal["*"]
 Types = _Named | Iterable[Callable[..., Any] | ModuleType | _Named]
 Number = SupportsIndex | float
 Pair = Iterable[Number]

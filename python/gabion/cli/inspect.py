@@ -24,8 +24,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     """Declare `inspect` and its options."""
     about = (
         "Look through the file of a gabion.Pile without changing it: how many objects of which classes are in it, what"
-        " it takes, and whether all of it adds up. No object is built, and nothing is imported. The file must not be"
-        " open to write anywhere."
+        " it takes, which types= let all of it be built, and whether all of it adds up. No object is built, and nothing"
+        " is imported. The file must not be open to write anywhere."
     )
     parser = commands.add_parser("inspect", help="show what is in the file of a pile", description=about)
     parser.add_argument("file", metavar="FILE", help="as in gabion.Pile(path=FILE)")
@@ -86,6 +86,12 @@ def tell(console: Console, found: dict[str, Any], *, all_kinds: bool) -> None:
     console.print(table)
     if rest := kinds[len(listed) :]:
         console.print(f"and {len(rest):,} more with {sum(objects for _, objects in rest):,} objects; --all lists them")
+    if found["types_to_allow"]:
+        console.print(
+            "\nto build all of it, look at these names, as what may be built is called, import their modules, and pass"
+        )
+        # On one line, however long: it is to be copied.
+        console.print(Text(shown(f"types=[{', '.join(found['types_to_allow'])}]")), soft_wrap=True)
 
 
 def _blocks(found: dict[str, Any]) -> str:

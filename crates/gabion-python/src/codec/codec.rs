@@ -1,5 +1,6 @@
 //! The codec, as its owners see it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gabion_blocks::Budget;
@@ -13,6 +14,7 @@ use super::apart::Apart;
 use super::classes::known::Known;
 use super::classes::record::Record;
 use super::classes::registry::Registry;
+use super::classes::standard;
 use super::classes::types::Types;
 use super::decode::leaf::Maker;
 use super::encode::quick;
@@ -205,6 +207,21 @@ impl Codec {
     pub fn fields_of(&self, id: u32) -> Option<(String, Vec<String>)> {
         let record = self.registry.record(id)?;
         Some((record.key(), record.field_names()?))
+    }
+
+    /// What a program has to pass as `types`, one by one and as code, for all of these numbers to be built; of what
+    /// needs no permission, nothing. For a codec whose numbers were restored.
+    ///
+    /// # Errors
+    /// Memory.
+    pub fn types_to_allow(&self, py: Python<'_>) -> PyResult<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for record in (0..self.type_count() as u32).filter_map(|id| self.registry.record(id)) {
+            if !standard::knows(&record).map_err(|Raised| PyErr::fetch(py))? {
+                names.insert(record.as_type());
+            }
+        }
+        Ok(names)
     }
 
     /// Layouts, classes and functions that have a number. One load: whoever keeps their records asks at every put.

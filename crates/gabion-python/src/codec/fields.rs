@@ -239,7 +239,7 @@ impl<'py> Search<'_, 'py> {
     /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one
     /// before, and where it may not be built, what the file says of it: the fields can still be read.
     fn entry(&self, id: u32) -> Raise<Option<&Entry>> {
-        let found = self.maker().entry(id);
+        let found = self.maker().entry(id, &[]);
         // SAFETY: where there is an error, it is set; the class that it is compared with is held.
         let refused = |errors: &Errors| unsafe { ffi::PyErr_ExceptionMatches(errors.codec.as_ptr()) != 0 };
         if found.is_ok() || !Errors::get(self.py).is_ok_and(refused) {

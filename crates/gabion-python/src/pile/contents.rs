@@ -37,8 +37,8 @@ fn count(pile: &gabion_pile::Pile) -> Result<HashMap<Kind, Tally>, BlockError> {
 }
 
 /// What is in a file, as a dict: what it says of itself, its figures, how its blocks are used, its root and what that
-/// is, how many objects there are of each kind, and the fields of the classes that it knows. Internal: for `gabion
-/// inspect`.
+/// is, how many objects there are of each kind, the fields of the classes that it knows, and which `types` let all of
+/// it be built. Internal: for `gabion inspect`.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub(super) fn _pile_contents<'py>(path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
@@ -94,6 +94,11 @@ pub(super) fn _pile_contents<'py>(path: &Bound<'py, PyAny>) -> PyResult<Bound<'p
         }
     }
     all.set_item(result::text(py, "fields_of")?, fields)?;
+    let to_allow = result::list(py)?;
+    for name in codec.types_to_allow(py)? {
+        to_allow.append(result::text(py, &name)?)?;
+    }
+    all.set_item(result::text(py, "types_to_allow")?, to_allow)?;
     match wrong {
         Some(wrong) => Err(refusal::of_file(gabion_blocks::file::FileError::damaged(0, wrong.0), path)),
         None => Ok(all),

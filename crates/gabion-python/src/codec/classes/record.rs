@@ -149,6 +149,16 @@ impl Record {
         shown(&self.path)
     }
 
+    /// What lets it be built, as code for a list of `types`: the name by which it is reached, once its module is
+    /// imported. A name that is no code, as that of a local class has one, stands beside what it is to be given.
+    pub fn as_type(&self) -> String {
+        let is_name = |part: &str| {
+            part.chars().all(|c| c == '_' || c.is_alphanumeric()) && part.starts_with(|c: char| !c.is_numeric())
+        };
+        let key = self.key();
+        if key.split('.').all(is_name) { self.title() } else { format!("{{\"{key}\": ...}}") }
+    }
+
     /// The qualified name, in UTF-8, as it stands in the path.
     pub fn name_in_path(&self) -> &[u8] {
         &self.path[self.name_at..]

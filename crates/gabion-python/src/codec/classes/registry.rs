@@ -61,7 +61,7 @@ use super::table::{Retired, Table};
 use super::types::Types;
 use crate::codec::object::{Own, Raise, as_py, refuse};
 use crate::codec::room;
-use crate::ffi::{PyObject, PyTypeObject};
+use crate::ffi::{self, PyObject, PyTypeObject};
 
 #[derive(Default)]
 struct Writer {
@@ -98,6 +98,9 @@ pub struct Registry {
     restored: AtomicBool,
     /// So are they, and the program lets no more be built than it says. Relaxed: as above.
     guarded: AtomicBool,
+    /// A number stands for an object that cannot be called, and is no class: one that pickle finds by a name. Relaxed:
+    /// it is set before anybody gets the object.
+    names_objects: AtomicBool,
     /// How many calls are in the midst of using entries, and whether these are to go with the last of them.
     #[cfg(not(Py_GIL_DISABLED))]
     users: AtomicUsize,
@@ -136,6 +139,7 @@ impl Registry {
             exact: AtomicUsize::new(0),
             restored: AtomicBool::new(false),
             guarded: AtomicBool::new(false),
+            names_objects: AtomicBool::new(false),
             #[cfg(not(Py_GIL_DISABLED))]
             users: AtomicUsize::new(0),
             writer: Mutex::new(Writer { kept: Kept::new(types), ..Writer::default() }),
@@ -404,9 +408,23 @@ impl Registry {
         self.guarded.load(Ordering::Relaxed) // Relaxed: see the field.
     }
 
-    /// Whether a number stands for this class or function, or has stood for it.
-    pub fn is_named(&self, object: *mut PyObject) -> bool {
-        self.lock().by_class.contains_key(&(object as usize))
+    /// Whether a number stands for this object, or has stood for it.
+    ///
+    /// # Safety
+    /// A live object.
+    pub unsafe fn is_named(&self, object: *mut PyObject) -> bool {
+        // Nearly all that have a number can be called, and few of those that are asked for.
+        // SAFETY: live by the caller's word. Relaxed: see the field.
+        let may_be = unsafe { ffi::PyCallable_Check(object) != 0 } || self.names_objects.load(Ordering::Relaxed);
+        may_be && self.lock().by_class.contains_key(&(object as usize))
+    }
+
+    /// Notes that a number is to stand for an object.
+    fn note_named(&self, object: &Own) {
+        // SAFETY: held by the caller.
+        if unsafe { ffi::PyCallable_Check(object.ptr()) == 0 } {
+            self.names_objects.store(true, Ordering::Relaxed); // Relaxed: see the field.
+        }
     }
 
     /// The record of a number that is from a file.
@@ -433,6 +451,9 @@ impl Registry {
     /// Has a number of a file stand for what was found for it, unless another thread was faster, or it was stored
     /// meanwhile.
     pub fn meet(&self, id: u32, entry: Entry) -> &Entry {
+        if let Some((object, _)) = entry.about() {
+            self.note_named(object);
+        }
         let entry = Box::new(entry);
         let mut writer = self.lock();
         let current = self.entries.at(id);
@@ -471,6 +492,7 @@ impl Registry {
 
     /// Gives a class or function that was found there a number.
     pub fn add_global(&self, object: &Own, found: Found) -> &Entry {
+        self.note_named(object);
         let mut entry = self.find_or_add(
             object.ptr(),
             &found,

@@ -141,14 +141,28 @@ pub fn find(record: &Record) -> Raise<Option<(Own, Found)>> {
     in_table(record)
 }
 
+/// Whether [`find`] would find it: that it may be met without permission. Imports nothing.
+///
+/// # Errors
+/// Memory.
+pub fn knows(record: &Record) -> Raise<bool> {
+    let Some((module, name)) = parts(record) else { return Ok(false) };
+    let is_builtin = module == "builtins"
+        && (name == "getattr" && matches!(record.shape, Shape::Global) || exception(record)?.is_some());
+    Ok(is_builtin || group(module, name).is_some())
+}
+
+fn group(module: &str, name: &str) -> Option<&'static Group> {
+    GROUPS.iter().find(|group| group.stored.contains(&module) && group.names.contains(&name))
+}
+
 /// What a record of the table stands for in the versions that are installed.
 ///
 /// # Errors
 /// Those of the import.
 pub fn in_table(record: &Record) -> Raise<Option<(Own, Found)>> {
     let Some((module, name)) = parts(record) else { return Ok(None) };
-    let group = GROUPS.iter().find(|group| group.stored.contains(&module) && group.names.contains(&name));
-    let Some(group) = group else { return Ok(None) };
+    let Some(group) = group(module, name) else { return Ok(None) };
     let _importing = Importing::begin();
     let mut modules = group.modules.iter().peekable();
     while let Some(module) = modules.next() {

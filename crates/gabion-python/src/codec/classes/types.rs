@@ -4,6 +4,7 @@
 //! |---|---|
 //! | nothing | what stands in `standard` |
 //! | `[shop.Person, shop.connect]` | as well, these classes and functions, by the names that they have, whether or not those lead to them |
+//! | `[shop.MISSING]` | as well, an object that pickle stores by its name, and that is found by it |
 //! | `[shop.models]` | as well, classes and functions that are defined in a module, by names in it |
 //! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
@@ -27,11 +28,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyModule, PyString, PyTuple};
 
 use super::found::Found;
+use super::global;
+use super::known::Known;
 use super::record::{self, Record};
 use crate::codec::object::{self, Own, Raise, Raised, as_py, is_same_text};
 use crate::errors::{class_name, shown, type_error};
 use crate::ffi::{self, PyObject};
 use crate::once::intern;
+
+/// The protocol that a reducer is asked for.
+const PROTOCOL: i32 = 5;
 
 /// See the head of this file.
 #[derive(Default)]
@@ -103,12 +109,11 @@ impl Types {
         if let Some(names) = if is_one(item) { None } else { items(item)? } {
             return self.rename(&names);
         }
-        let Some((module, name)) = names(item)? else { return Err(other(item)) };
-        let found = raised(item, found_by(&module, &name, &own(item)))?;
+        let (names, found) = place_of(item)?;
         // What is no class and no plain function is one by its name alone: `list[int]` has that of another.
-        if !is_one(item) && found.names().is_none() {
+        let Some((module, name)) = names.filter(|_| is_one(item) || found.names().is_some()) else {
             return Err(other(item));
-        }
+        };
         raised(item, self.allow_own((&module, &name), &own(item), &found))
     }
 
@@ -135,17 +140,13 @@ impl Types {
             if !path.contains(&b'.') {
                 return Err(mistaken(name.py(), &format!("{} for a stored name, module and all", shown(&name))));
             }
-            if !object.is_callable() {
+            let (names, found) = place_of(&object)?;
+            if !object.is_callable() && found.names().is_none() {
                 return Err(mistaken(name.py(), &format!("{} for the class of {}", shown(&object), shown(&name))));
             }
-            let Some((module, qualname)) = names(&object)? else {
-                self.allow(path, Allowed { object: own(&object), found: Found::nowhere(), by_own_name: false });
-                continue;
-            };
-            let found = raised(&object, found_by(&module, &qualname, &own(&object)))?;
             self.allow(path, Allowed { object: own(&object), found: found.clone(), by_own_name: false });
             // What is stored from now on has its own name.
-            if found.names().is_some() {
+            if let Some((module, qualname)) = names.filter(|_| found.names().is_some()) {
                 raised(&object, self.allow_own((&module, &qualname), &own(&object), &found))?;
             }
         }
@@ -353,6 +354,38 @@ fn names(object: &Bound<'_, PyAny>) -> PyResult<Option<(Own, Own)>> {
     };
     let py = object.py();
     Ok(text(intern!(py, "__module__")?)?.zip(text(intern!(py, "__qualname__")?)?))
+}
+
+/// The names of an object, and where it is found by them.
+fn place_of(object: &Bound<'_, PyAny>) -> PyResult<(Option<(Own, Own)>, Found)> {
+    let names = names(object)?;
+    let found = match &names {
+        Some((module, name)) => raised(object, found_by(module, name, &own(object)))?,
+        None => Found::nowhere(),
+    };
+    if is_one(object) || found.names().is_some() {
+        return Ok((names, found));
+    }
+    match by_reducer(object)? {
+        Some(found) => Ok((found.names().map(|(module, name)| (module.clone(), name.clone())), found)),
+        None => Ok((names, found)),
+    }
+}
+
+/// Where pickle finds an object again whose reducer returns a name: of a module there is one such object.
+fn by_reducer(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
+    let py = object.py();
+    let passed = |error: PyErr| if error.is_instance_of::<PyException>(py) { Ok(None) } else { Err(error) };
+    let name = match object.call_method1(intern!(py, "__reduce_ex__")?, (PROTOCOL,)) {
+        Ok(reduced) => reduced,
+        Err(error) => return passed(error),
+    };
+    if !name.is_instance_of::<PyString>() {
+        return Ok(None);
+    }
+    // SAFETY: both are bound, hence live.
+    let found = Known::get(py).and_then(|known| unsafe { global::check_name(known, object.as_ptr(), name.as_ptr()) });
+    raised(object, found).map_or_else(passed, |found| Ok(Some(found)))
 }
 
 #[cold]

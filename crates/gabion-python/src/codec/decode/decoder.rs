@@ -353,7 +353,8 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     fn named_tuple(&mut self, place: Place, again: bool) -> Raise<Option<Own>> {
         let id = self.reader.id()?;
-        let Some(Entry::NamedTuple { class, len, called, arranged, .. }) = self.maker.entry(id)? else {
+        let Some(Entry::NamedTuple { class, len, called, arranged, .. }) = self.maker.entry(id, self.reader.whole())?
+        else {
             return Err(damaged("an unknown class"));
         };
         if *called {

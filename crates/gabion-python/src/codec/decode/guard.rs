@@ -119,12 +119,12 @@ impl Maker<'_, '_> {
 
     fn look_at_owner_but_numpy(&self, object: &Own) -> Raise<Numpy> {
         // SAFETY: held, as its class and the class of that are by it.
-        let (callable, class, of_enum) = unsafe {
+        let (named, class, of_enum) = unsafe {
             let class = ffi::Py_TYPE(object.ptr());
             let of_enum = ffi::PyType_IsSubtype(ffi::Py_TYPE(class.cast()), self.known.enum_meta.ptr().cast()) != 0;
-            ((*class).tp_call.is_some(), class, of_enum)
+            (self.registry.is_named(object.ptr()), class, of_enum)
         };
-        if of_enum || (callable && self.registry.is_named(object.ptr())) {
+        if of_enum || named {
             return Err(forbidden("sets attributes or items of", object));
         }
         // SAFETY: the class of an object that is held.

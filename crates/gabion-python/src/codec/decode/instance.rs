@@ -26,7 +26,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     #[cold]
     #[inline(never)]
     fn layout_anew(&self, id: u32) -> Option<&'a Layout> {
-        match self.maker.entry(id) {
+        match self.maker.entry(id, self.reader.whole()) {
             Ok(Some(Entry::Object(layout))) => Some(layout),
             Ok(_) | Err(Raised) => None,
         }
@@ -110,7 +110,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         if !unsafe { ffi::PyErr_Occurred() }.is_null() {
             return Err(Raised);
         }
-        match self.maker.entry(id)? {
+        match self.maker.entry(id, self.reader.whole())? {
             Some(Entry::Stated(layout)) => {
                 let object = if layout.changes.as_ref().is_some_and(|changes| changes.quiet) {
                     allocate(layout, self.maker.known)?

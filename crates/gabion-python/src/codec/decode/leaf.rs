@@ -36,11 +36,12 @@ pub struct Ready {
 }
 
 impl<'a> Maker<'a, '_> {
-    /// The entry of a number, as the name of what it stands for leads now.
-    pub fn entry(&self, id: u32) -> Raise<Option<&'a Entry>> {
+    /// The entry of a number, as the name of what it stands for leads now. `whole` is what refers to it, for an error
+    /// that says what else is not allowed of it; nothing where nobody will read that.
+    pub fn entry(&self, id: u32, whole: &[u8]) -> Raise<Option<&'a Entry>> {
         let Some(mut entry) = self.registry.entry(id) else { return Ok(None) };
         if let Entry::Unmet(record) = entry {
-            entry = met::met(self.registry, self.known, id, record)?;
+            entry = met::met(self.registry, self.known, id, record, || self.needed(whole))?;
         }
         if entry.is_found(Found::holds) {
             Ok(Some(entry))
@@ -152,7 +153,7 @@ impl<'a> Maker<'a, '_> {
                 tags::DECIMAL => self.decimal(reader),
                 tags::UUID => self.uuid(reader),
                 tags::ENUM => self.member(reader),
-                tags::GLOBAL => match self.entry(reader.id()?)? {
+                tags::GLOBAL => match self.entry(reader.id()?, reader.whole())? {
                     Some(Entry::Global { object, .. }) => Ok(object.clone()),
                     _ => Err(damaged("an unknown class or function")),
                 },
@@ -229,7 +230,7 @@ impl<'a> Maker<'a, '_> {
     }
 
     fn member(&self, reader: &mut Reader<'_>) -> Raise<Own> {
-        let entry = self.entry(reader.id()?)?;
+        let entry = self.entry(reader.id()?, reader.whole())?;
         let name = self.leaf(reader)?;
         let (Some(Entry::Enum { class, members, .. }), Some(name)) = (entry, name) else {
             return Err(damaged("an unknown enum"));

@@ -9,7 +9,7 @@
 //! | `decoder` | the walk, with its own stack |
 //! | `instance`, `rebuild` | ordinary objects; what a reducer took apart |
 //! | `changed` | objects of a file whose class has changed since |
-//! | `walk` | nothing: it moves over values |
+//! | `walk`, `needed` | nothing: they move over values, and note what these refer to |
 //! | `long` | long values, copied once |
 
 pub mod leaf;
@@ -22,6 +22,7 @@ mod instance;
 mod rebuild;
 mod changed;
 pub mod walk;
+mod needed;
 mod long;
 
 pub use decoder::{decode, decode_part};

@@ -32,6 +32,11 @@ impl<'a> Reader<'a> {
         Reader::new(self.bytes, at)
     }
 
+    /// All of the bytes, those before the position too.
+    pub fn whole(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// The next byte, which stays the next.
     #[inline(always)]
     pub fn peek(&self) -> Raise<u8> {
