@@ -211,6 +211,19 @@ def test_a_mutable_dataclass_is_told_what_would_do() -> None:
         cache.memoize(one)(Thawed())
 
 
+def test_what_would_do_is_told_once() -> None:
+    @dataclass
+    class Nameless:
+        name: str = "a"
+
+    with pytest.raises(TypeError, match=r"Nameless, which with @dataclass.* would have one: pass key=") as caught:
+        cache.memoize(one)(Nameless())
+    named = Nameless.__qualname__
+    assert str(caught.value).endswith(
+        f", such as key=lambda x: (type(x), x.id), where id is what tells one {named} from another"
+    )
+
+
 @pytest.mark.parametrize("args", [(1, [2]), (frozenset({object()}),)])
 def test_what_lies_in_another_argument_has_no_advice_of_its_own(args: Any) -> None:
     with pytest.raises(TypeError, match=r"no key for an argument of type \w+: pass key=.* returns one$"):

@@ -52,6 +52,58 @@ def test_one_result_is_dropped_and_no_other(of_tasks: bool, by_key: bool) -> Non
     assert kept.cache_stats().removed == 2
 
 
+@pytest.mark.parametrize("of_tasks", [False, True])
+def test_results_that_are_too_large_are_told_of_once(of_tasks: bool, caplog: pytest.LogCaptureFixture) -> None:
+    small, calls = Cache("1 MiB"), []
+
+    def plain(size: int) -> bytes:
+        calls.append(size)
+        return bytes(size)
+
+    async def awaited(size: int) -> bytes:
+        return plain(size)
+
+    kept, other = small.memoize(awaited if of_tasks else plain), small.memoize(plain)
+
+    def call(size: int) -> int:
+        made: Any = kept(size)
+        return len(asyncio.run(made) if of_tasks else made)
+
+    with caplog.at_level("WARNING", "gabion.cache"):
+        assert [call(1000), call(1000)] == [1000, 1000]
+        assert caplog.records == []
+        assert [call(2_000_000), call(2_000_000), call(3_000_000)] == [2_000_000, 2_000_000, 3_000_000]
+        assert len(caplog.records) == 1
+        other(2_000_000)
+    assert calls == [1000, 2_000_000, 2_000_000, 3_000_000, 2_000_000]
+    first, second = [record.getMessage() for record in caplog.records]
+    name = "awaited" if of_tasks else "plain"
+    assert re.fullmatch(
+        rf"a result of {__name__}\.test_results\w+\.<locals>\.{name}\(\) takes 2,000,00\d bytes, and there is no room "
+        r"for it within the limit of 1,048,576: it is made anew at each call; .*once for each function.*",
+        first,
+    )
+    assert ".plain() takes" in second
+
+
+def test_made_values_that_are_too_large_are_told_of_once_for_each_table(caplog: pytest.LogCaptureFixture) -> None:
+    small = Cache("1 MiB")
+    with caplog.at_level("WARNING", "gabion.cache"):
+        for _ in range(2):
+            small.get_or_put(("report", 7), lambda: bytes(2_000_000))
+            small.table("pages", max_bytes="64 KiB").get_or_put("/", lambda: bytes(100_000), ttl=60)
+        # A cache that is turned off, a value for which there is no room just now, and one that is not to be kept.
+        Cache(0).get_or_put("k", lambda: bytes(2_000_000))
+        full = Cache("1 MiB")
+        for key in range(120):
+            full.put(key, bytes(10_000), priority=1)
+        full.get_or_put("k", lambda: bytes(10_000))
+        assert "k" not in full
+        full.get_or_put("k", lambda: bytes(2_000_000), ttl=lambda made: 0)
+    told = [record.getMessage().partition(" bytes")[0] for record in caplog.records]
+    assert told == ["the value of ('report', 7) takes 2,000,005", "the value of '/' takes 100,005"]
+
+
 def test_a_method_s_result_is_dropped_by_its_object_and_arguments() -> None:
     class Shop:
         def __init__(self, number: int) -> None:

@@ -5,7 +5,9 @@ import inspect
 import io
 import pickle
 import re
+import typing
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -90,6 +92,33 @@ def test_what_cannot_be_copied_says_so(refusing: list[Any]) -> None:
         for move in MOVES:
             with pytest.raises(TypeError, match=r"gabion\.[\w.]+ cannot be pickled or copied: "):
                 move(thing)
+
+
+def test_a_memoized_function_that_is_pickled_by_value_says_what_to_do() -> None:
+    """As cloudpickle does it with what its module and name do not lead to: with all that its code refers to."""
+    with used_cache() as cache:
+
+        @cache.memoize
+        def area(width: int) -> int:
+            return width
+
+        told = (
+            rf"^{__name__}\.test_a_memoized\w+\.<locals>\.area\(\) cannot be pickled by value, .* it is memoized, "
+            r".* define it in a module, .* or pass area\.__wrapped__, "
+        )
+        kept = inspect.getclosurevars(area).nonlocals["newest"]
+        for move in MOVES:
+            with pytest.raises(TypeError, match=told):
+                move(area.cache_table())
+        for move in PICKLES:
+            with pytest.raises(TypeError, match=told):
+                move(kept)
+
+
+def test_hints_of_public_calls_can_be_asked_for() -> None:
+    hints = typing.get_type_hints(gabion.Cache.memoize)
+    assert hints["stale"] == float | str | timedelta | None
+    assert typing.get_type_hints(gabion.Cache.__init__)["ttl"] == hints["stale"]
 
 
 def test_pictures_are_copied_and_pickled() -> None:

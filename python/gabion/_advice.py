@@ -147,7 +147,7 @@ def _item(name: str, value: Any, lacking: dict[str, None]) -> str:
     except NoKeyError as error:
         code = instead(value, name) if error.value is value else None
         if code is None and error.value is value and _is_object(value):
-            lacking[error.of] = None
+            lacking[error.kind] = None
             code = _BY_ID[0].format(name)
         if code is None:
             raise _UnknownError from None

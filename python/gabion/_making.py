@@ -20,6 +20,9 @@ _V = TypeVar("_V")
 
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
 
+# What the names of memoized functions' tables begin with.
+MEMOIZED = "memoize:"
+
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
     """Whether calling a function gives a coroutine: a coroutine function, or an object that is called like one."""
@@ -44,6 +47,28 @@ def refuse_awaitable(made: object, memoized: bool) -> None:
     raise TypeError(
         "the factory returned something to be awaited: pass the coroutine function itself, "
         "with arguments as functools.partial(fetch, 7)"
+    )
+
+
+def memoized_as(table: str) -> str | None:
+    """Return module and name of the function whose results are in a table of a name; None for any other."""
+    return table.removeprefix(MEMOIZED).rpartition(":")[0] if table.startswith(MEMOIZED) else None
+
+
+def tell_of_refusal(table: str, key: object, size: int, limit: int) -> None:
+    """Tell the log of a value that was made and that there is no room to keep."""
+    # Only here: it takes a while to import.
+    from logging import getLogger
+
+    function = memoized_as(table)
+    what, who = (f"a result of {function}()", "function") if function else (f"the value of {key!r:.100}", "table")
+    getLogger("gabion.cache").warning(
+        "%s takes %s bytes, and there is no room for it within the limit of %s: it is made anew at each call; raise "
+        "the limit, or have less kept (told once for each %s)",
+        what,
+        f"{size:,}",
+        f"{limit:,}",
+        who,
     )
 
 

@@ -10,16 +10,13 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._flights import MISSING, Patience
-from gabion._making import is_asynchronous
+from gabion._making import MEMOIZED, is_asynchronous, memoized_as
 from gabion._native import CacheTable, ClosedError
 from gabion._standins import NoKeyError
 
 if TYPE_CHECKING:
     from gabion._native import CacheStats
     from gabion.cache import Cache, Table
-
-# What the names of memoized functions' tables begin with.
-MEMOIZED = "memoize:"
 
 _T = TypeVar("_T")
 
@@ -241,6 +238,17 @@ def kept_in(
     made.cache_clear, made.cache_discard = cache_clear, cache_discard
     made.cache_stats, made.cache_table = cache_stats, cache_table
     return made
+
+
+def refuse_by_value(table: str) -> None:
+    """Raise TypeError for a table that is pickled, or copied, with the memoized function that it is a part of."""
+    if function := memoized_as(table):
+        raise TypeError(
+            f"{function}() cannot be pickled by value, as joblib and cloudpickle do with what is defined in __main__ "
+            "or in another function: it is memoized, and its results are memory of this process; define it in a "
+            f"module, where other processes find it by its name, or pass {function.rpartition('.')[2]}.__wrapped__, "
+            "which keeps no results"
+        )
 
 
 def drop_memoized(root: weakref.ref[Cache], name: str) -> None:

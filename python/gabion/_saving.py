@@ -11,7 +11,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
-from gabion._memoize import MEMOIZED
+from gabion._making import MEMOIZED
 from gabion._native import CacheTable, ClosedError, CorruptFileError, Pile
 
 if TYPE_CHECKING:

@@ -24,11 +24,12 @@ _fields: weakref.WeakKeyDictionary[Any, tuple[str, ...] | None] = weakref.WeakKe
 class NoKeyError(TypeError):
     """There is no key for an argument, or for a part of it. Users are shown a TypeError that also says what to write.
 
-    ``value`` is that argument or part, and ``of`` says of what type it is.
+    ``value`` is that argument or part, ``kind`` the name of its type, and ``of`` says that and what about it is none.
     """
 
     def __init__(self, value: object) -> None:
         self.value = value
+        self.kind = type(value).__qualname__
         self.of = _type_of(value)
         super().__init__(
             f"memoize has no key for an argument of type {self.of}: "

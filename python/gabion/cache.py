@@ -17,20 +17,22 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+
+# Not for type checkers alone, as Literal and SupportsIndex: who asks for the hints of memoize() at run time gets them.
+from datetime import date, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, cast, overload
 
 from gabion._arguments import AS_CACHE, check_name, given_of_put, listener_of, other_settings, pairs_of, times_of_table
 from gabion._flights import MISSING, Flights
 from gabion._making import is_asynchronous
-from gabion._memoize import check_settings, memoized
+from gabion._memoize import check_settings, memoized, refuse_by_value
 from gabion._native import CacheStats, CacheTable, ClosedError
 from gabion._saving import Saver
 from gabion._stale import Renewer, longer_lived, seconds_of_stale
 
 if TYPE_CHECKING:
-    from datetime import date, datetime, timedelta
-    from typing import Literal, ParamSpec, SupportsIndex
+    from typing import ParamSpec
     from uuid import UUID
 
     from typing_extensions import TypeVar as TypeVar_
@@ -357,6 +359,8 @@ class Table(Renewer[_K, _V]):
 
     def __reduce_ex__(self, _protocol: object, /) -> Any:
         """Refuse, for pickle and copy."""
+        if not isinstance(self, Cache):
+            refuse_by_value(self.name)
         kind = "Cache" if isinstance(self, Cache) else "Table"
         raise TypeError(f"a gabion.{kind} cannot be pickled or copied: it is memory of this process; make another one")
 

@@ -9,8 +9,8 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::state::Inner;
 use super::{key, options};
-use crate::ffi;
 use crate::once::{intern, of_module, once};
+use crate::{ffi, result};
 
 /// The right to store a value that is being made, until its key changes.
 #[pyclass(frozen, module = "gabion._native", name = "_CacheLease")]
@@ -46,15 +46,36 @@ pub(super) fn keep<'py>(
             return Ok(None);
         }
     }
-    inner.encoded(value, |encoding| {
+    let mut refused = None;
+    let made = inner.encoded(value, |encoding| {
         // The object's own code may have closed the cache. A table that was dropped has ended the lease.
         inner.check_cache(py)?;
         if let Some(options) = options {
-            inner.table.put_made(&lease.0, key, encoding, options);
+            let result = inner.table.put_made(&lease.0, key, encoding, options);
+            refused = result.filter(|result| !result.is_stored()).map(|_| encoding.len() as u64);
             inner.watch(options::is_timed(options));
         }
         wanted.then(|| bytes_of(py, encoding)).transpose()
-    })
+    })?;
+    if let Some(length) = refused {
+        tell_of_refusal(py, inner, key, length)?;
+    }
+    Ok(made)
+}
+
+/// Has the log told of a value that takes more than half of what its table may: it is made anew at each call, and
+/// whoever calls sees nothing of it. Once for each table, and so for each memoized function.
+#[cold]
+fn tell_of_refusal(py: Python<'_>, inner: &Inner, key: &[u8], length: u64) -> PyResult<()> {
+    let limit = inner.table.stats().max_bytes;
+    // With 0 a program turns the cache off.
+    let is_too_large = limit > 0 && length > limit / 2;
+    if !is_too_large || !inner.shared.is_first_refusal(inner.table.name()) {
+        return Ok(());
+    }
+    let (table, key) = (result::text(py, inner.table.name())?, key::read(py, key)?);
+    let (length, limit) = (result::number(py, length)?, result::number(py, limit)?);
+    of_module(py, c"gabion._making", c"tell_of_refusal")?.call1((table, key, length, limit)).map(drop)
 }
 
 /// The bytes of a value.

@@ -1,6 +1,7 @@
 //! A cache and what its tables share.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -41,9 +42,25 @@ pub(super) struct Shared {
     /// Whether the sweeper knows the cache.
     pub watched: AtomicBool,
     pub callback: Mutex<Option<Py<PyAny>>>,
+    /// Names of the tables whose values the log was told of because they are too large. No code of Python's runs while
+    /// it is locked.
+    pub told: Mutex<HashSet<Box<str>>>,
 }
 
+/// So many tables are remembered. A program that makes new ones without end hears of some again.
+const MOST_TOLD: usize = 1_000;
+
 impl Shared {
+    /// Whether the log has heard nothing yet of the values of a table; from now on it has.
+    pub fn is_first_refusal(&self, table: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= MOST_TOLD {
+            told.clear();
+        }
+        // Without memory it hears nothing.
+        told.try_reserve(1).is_ok() && told.insert(table.into())
+    }
+
     /// Runs long work: without the interpreter, unless somebody listens and is to be called on the way.
     pub fn apart<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
         if self.is_heard() {

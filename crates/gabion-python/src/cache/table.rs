@@ -58,7 +58,8 @@ impl CacheTable {
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = cache.default_table().clone();
         let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });
-        let shared = Shared { store, codec, closed, watched, callback: Mutex::new(None) };
+        let (callback, told) = (Mutex::new(None), Mutex::default());
+        let shared = Shared { store, codec, closed, watched, callback, told };
         self.begin(py, Inner { shared: Arc::new(shared), table, root: None })
     }
 
