@@ -168,7 +168,7 @@ ARENAS = "pass a whole number, a power of two from 1 to 256"
         (lambda image: image.crop(0, 0, 3, 3), "box is one tuple: crop((0, 0, 3, 3))"),
         (
             lambda _: gabion.Pile(max_size=5),
-            'Pile() has no max_size: it takes max_bytes, as in Pile(max_bytes="4 GiB"), and path with types, '
+            'Pile() has no max_size: it takes max_bytes, as in Pile(max_bytes="4 GiB"), name, and path with types, '
             "read_only and create",
         ),
     ],

@@ -213,6 +213,17 @@ def test_figures_of_another_version_are_shown_as_far_as_they_go() -> None:
     assert "in memory" in shown.get()
 
 
+def test_a_pile_is_shown_by_its_name_or_by_its_path() -> None:
+    piles = [{"name": "orders", "path": None}, {"name": "people", "path": "a.pile"}, {"name": "", "path": "b.pile"}]
+    told = {"gabion": "9", "pid": 1, "pool": {}, "piles": piles, "caches": [], "command": []}
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(screen.process(told, None))
+    assert [name in shown.get() for name in ("orders", "people", "a.pile", "b.pile", "in memory")] == [
+        *[True, True, False, True, False]
+    ]
+
+
 def test_rates_are_those_since_the_last_look(store: gabion.Pile) -> None:
     before = monitor.figures()
     pointers = store.put_many(range(500))

@@ -61,7 +61,7 @@ def test_a_socket_of_this_user_tells_what_there_is(run_folder: Path) -> None:
     path = monitor.start()
     assert path == str(run_folder / "gabion" / f"{os.getpid()}.sock")
     assert stat.S_IMODE((run_folder / "gabion").stat().st_mode) == 0o700
-    with gabion.Pile() as pile, memory.rent("3 MiB"):
+    with gabion.Pile(name="numbers") as pile, memory.rent("3 MiB"):
         pile.put_many(range(1000))
         cache = gabion.Cache("1 MiB", name="pages")
         cache.table("more")["key"] = 1
@@ -75,7 +75,7 @@ def test_a_socket_of_this_user_tells_what_there_is(run_folder: Path) -> None:
         stats.pop("types")
         [same] = [one for one in told["piles"] if one["objects"] == 1000]
         assert same.items() >= stats.items()
-        assert same["path"] is None
+        assert (same["path"], same["name"]) == (None, "numbers")
         [same] = [one for one in told["caches"] if one["name"] == "pages"]
         assert same.items() >= {"tables": 1, "entries": 1, "misses": 1, "max_bytes": 1 << 20}.items()
     monitor.stop()
@@ -149,7 +149,7 @@ def test_an_address_is_http_for_whoever_can_reach_it(run_folder: Path) -> None:
 
 def test_prometheus_reads_the_figures(tmp_path: Path) -> None:
     url = monitor.start("127.0.0.1:0")
-    with gabion.Pile(path=tmp_path / 'a"b\\c\nd.pile') as pile:
+    with gabion.Pile(path=tmp_path / 'a"b\\c\nd.pile', name="seven") as pile:
         pile.put_many(range(7))
         cache = gabion.Cache("1 MiB", name="pages")
         assert cache.get("gone") is None
@@ -159,13 +159,14 @@ def test_prometheus_reads_the_figures(tmp_path: Path) -> None:
     types = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
     assert len(types) == len(set(types)) > 40
     sample = re.compile(
-        r'([a-z_]+)(?:\{id="\d+",(?:path|name)="(?:[^"\\\n]|\\[\\"n])*"(?:,table="[^"]*")?\})? [-+.e\d]+'
+        r'([a-z_]+)(?:\{id="\d+",(?:path|name)="(?:[^"\\\n]|\\[\\"n])*"(?:,(?:table|name)="[^"]*")?\})? [-+.e\d]+'
     )
     found = [sample.fullmatch(line) for line in lines if not line.startswith("#")]
     assert all(found)
+    told = "\n".join(lines)
     assert {one[1] for one in found if one} == set(types)
-    assert re.search(r'gabion_pile_objects\{id="\d+",path="[^ ]*/a\\"b\\\\c\\nd.pile"\} 7', "\n".join(lines))
-    assert re.search(r'gabion_cache_misses_total\{id="\d+",name="pages"\} 1\n', "\n".join(lines))
+    assert re.search(r'gabion_pile_objects\{id="\d+",path="[^ ]*/a\\"b\\\\c\\nd.pile",name="seven"\} 7', told)
+    assert re.search(r'gabion_cache_misses_total\{id="\d+",name="pages"\} 1\n', told)
     assert "# TYPE gabion_cache_misses_total counter" in lines
     assert "# TYPE gabion_pool_in_use gauge" in lines
 

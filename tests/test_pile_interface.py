@@ -4,6 +4,7 @@ import doctest
 import inspect
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -275,6 +276,20 @@ class Grumpy:
         if state["number"] % 2:
             raise RuntimeError("not today")
         self.number = state["number"]
+
+
+def test_a_pile_may_have_a_name(tmp_path: Path) -> None:
+    class Own(str):
+        pass
+
+    with gabion.Pile(name=Own("orders")) as pile, gabion.Pile(path=tmp_path / "pile", name="people") as filed:
+        assert (pile.name, type(pile.name), gabion.Pile().name) == ("orders", str, "")
+        assert repr(pile).startswith("<gabion.Pile 'orders' of 0 objects, ")
+        assert repr(filed).startswith("<gabion.Pile 'people' of 0 objects, ")
+        assert repr(filed).endswith(f" in {str(tmp_path / 'pile')!r}>")
+        with pytest.raises(AttributeError):
+            pile.name = "others"  # type: ignore[misc]
+    assert (repr(pile), pile.name) == ("<gabion.Pile 'orders', closed>", "orders")
 
 
 def test_repr(pile: gabion.Pile) -> None:

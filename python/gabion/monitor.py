@@ -103,12 +103,12 @@ def stop() -> None:
 def figures() -> dict[str, Any]:
     """Return what there is now: the process, the pool, all piles and all caches, as values that JSON can say.
 
-    Sizes are bytes. ``pool`` is as ``gabion.memory.stats()``; each of ``piles`` has its path (None in memory) and the
-    figures of its stats() but for the classes, each of ``caches`` its name, its number of tables and its stats(), and
-    all of them an ``id`` that no other one has. ``table_stats`` of a cache are the names and stats() of its tables,
-    those of memoized functions among them, the largest first: of the 300 largest in the process; ``tables_left_out``
-    says how many others there are. What the system does not tell is None. Takes time linear in the piles, caches and
-    tables, whatever they hold.
+    Sizes are bytes. ``pool`` is as ``gabion.memory.stats()``; each of ``piles`` has its path (None in memory), its name
+    and the figures of its stats() but for the classes, each of ``caches`` its name, its number of tables and its
+    stats(), and all of them an ``id`` that no other one has. ``table_stats`` of a cache are the names and stats() of
+    its tables, those of memoized functions among them, the largest first: of the 300 largest in the process;
+    ``tables_left_out`` says how many others there are. What the system does not tell is None. Takes time linear in the
+    piles, caches and tables, whatever they hold.
 
     >>> cache = gabion.Cache("64 MiB", name="shop")
     >>> cache.table("pages")["/"] = "<h1>Stones</h1>"
@@ -205,7 +205,8 @@ def metrics(all_of_them: Iterable[dict[str, Any]], *, by_pid: bool = False) -> s
         add("", alive, whose)
         add("pool_", told["pool"], whose)
         for pile in told["piles"]:
-            add("pile_", pile, {**whose, "id": pile.get("id"), "path": pile.get("path") or ""})
+            this = {**whose, "id": pile.get("id"), "path": pile.get("path") or "", "name": pile.get("name") or ""}
+            add("pile_", pile, this)
         for cache in told["caches"]:
             this = {**whose, "id": cache.get("id"), "name": cache.get("name") or ""}
             add("cache_", cache, this)

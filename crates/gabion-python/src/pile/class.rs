@@ -62,15 +62,29 @@ fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
     Ok(Some(bytes))
 }
 
+/// A `name` as callers write it.
+fn named<'py>(name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    let py = name.py();
+    if !name.is_instance_of::<PyString>() {
+        return Err(refusal::type_error(py, &format!("name must be a str, not {}", class_name(name))));
+    }
+    // Nothing of a subclass: the roll holds it, too.
+    // SAFETY: attached; a str, which is alive; a new reference to a plain one, or null with an error set.
+    let plain = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_FromObject(name.as_ptr()))? };
+    Ok(plain.cast_into()?)
+}
+
 #[pymethods]
 impl Pile {
     #[new]
     #[pyo3(
         signature = (
-            *others, max_bytes = None, path = None, types = None, read_only = Given::Absent, create = Given::Absent, **unknown
+            *others, max_bytes = None, path = None, types = None, read_only = Given::Absent, create = Given::Absent,
+            name = None, **unknown
         ),
-        text_signature = "(*, max_bytes=None, path=None, types=None, read_only=False, create=True)"
+        text_signature = "(*, max_bytes=None, path=None, types=None, read_only=False, create=True, name=None)"
     )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
         others: &Bound<'_, PyTuple>,
         max_bytes: Option<&Bound<'_, PyAny>>,
@@ -78,11 +92,12 @@ impl Pile {
         types: Option<&Bound<'_, PyAny>>,
         read_only: Given<'_>,
         create: Given<'_>,
+        name: Option<&Bound<'_, PyAny>>,
         unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let py = others.py();
         if let Some((name, _)) = unknown.and_then(|unknown| unknown.iter().next()) {
-            let takes = "max_bytes, as in Pile(max_bytes=\"4 GiB\"), and path with types, read_only and create";
+            let takes = "max_bytes, as in Pile(max_bytes=\"4 GiB\"), name, and path with types, read_only and create";
             let text = format!("Pile() has no {name}: it takes {takes}");
             return Err(exception(&py.get_type::<PyTypeError>(), &text));
         }
@@ -90,11 +105,11 @@ impl Pile {
             return Err(refusal::by_position(&first));
         }
         let (read_only, create) = (read_only.flag("read_only", false)?, create.flag("create", true)?);
-        let (max_bytes, shards) = (limit(max_bytes)?, shards(py)?);
+        let (max_bytes, shards, name) = (limit(max_bytes)?, shards(py)?, name.map(named).transpose()?);
         if let Some(path) = path {
             let opening = Opening { max_bytes, shards, types, create, read_only };
             let (pile, codec, kept) = Kept::open(path, &opening)?;
-            return Self::made(py, pile, codec, Some(kept));
+            return Self::made(py, pile, codec, Some(kept), name);
         }
         if types.is_some() || read_only || !create {
             let text = "types=, read_only= and create= are for a pile in a file: give its path, as in Pile(path=\"people.pile\")";
@@ -103,7 +118,7 @@ impl Pile {
         let options = PileOptions { max_bytes, shards, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::not_made(py, "pile", &error))?;
         let codec = Codec::new(py, Some(Arc::clone(pile.budget())))?;
-        Self::made(py, pile, codec, None)
+        Self::made(py, pile, codec, None, name)
     }
 
     /// Look through the pile in a file, without a change of it, and return its figures as a PileStats.
@@ -187,6 +202,12 @@ impl Pile {
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyAny>> {
         self.kept.as_ref().map(|kept| kept.path(py))
+    }
+
+    /// What the pile was named, or an empty text.
+    #[getter]
+    fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        self.name.as_ref().map_or_else(|| result::text(py, ""), |name| Ok(name.bind(py).clone()))
     }
 
     /// Whether the pile was opened with read_only=True.
@@ -488,12 +509,17 @@ impl Pile {
             Some(kept) => format!(" in {}", kept.path(py).repr()?),
             None => String::new(),
         };
+        let named = match &self.name {
+            Some(name) => format!(" {}", name.bind(py).repr()?),
+            None => String::new(),
+        };
         if self.is_closed() || self.pile.is_parted() {
-            return result::text(py, &format!("<gabion.Pile{place}, closed>"));
+            return result::text(py, &format!("<gabion.Pile{named}{place}, closed>"));
         }
         let stats = self.pile.stats();
         let plural = if stats.objects == 1 { "" } else { "s" };
-        let text = format!("<gabion.Pile of {} object{plural}, {} bytes{place}>", stats.objects, stats.used_bytes);
+        let text =
+            format!("<gabion.Pile{named} of {} object{plural}, {} bytes{place}>", stats.objects, stats.used_bytes);
         result::text(py, &text)
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use gabion_blocks::make_room;
 use gabion_pile::Pile as Store;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::refusal;
 use super::stats::store_figures;
@@ -20,6 +21,7 @@ struct Entry {
     pile: Weak<Store>,
     /// Of a pile in a file, as a str.
     path: Option<Py<PyAny>>,
+    name: Option<Py<PyString>>,
 }
 
 struct Roll {
@@ -50,7 +52,12 @@ fn roll() -> MutexGuard<'static, Roll> {
 ///
 /// # Errors
 /// MemoryError.
-pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+pub(super) fn enter(
+    py: Python<'_>,
+    pile: &Arc<Store>,
+    path: Option<&Bound<'_, PyAny>>,
+    name: Option<&Bound<'_, PyString>>,
+) -> PyResult<u64> {
     let mut roll = roll();
     if roll.entries.len() >= roll.most {
         roll.entries.retain(|entry| entry.pile.strong_count() > 0);
@@ -63,7 +70,8 @@ pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, P
     }
     let id = roll.entered;
     roll.entered += 1;
-    roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path: path.map(|path| path.clone().unbind()) });
+    let (path, name) = (path.map(|path| path.clone().unbind()), name.map(|name| name.clone().unbind()));
+    roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path, name });
     Ok(id)
 }
 
@@ -88,10 +96,12 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let found = {
             let roll = roll();
             roll.entries[roll.at(next)..].iter().find_map(|entry| {
-                Some((entry.id, entry.pile.upgrade()?, entry.path.as_ref().map(|path| path.clone_ref(py))))
+                let (path, name) = (&entry.path, &entry.name);
+                let own = (path.as_ref().map(|path| path.clone_ref(py)), name.as_ref().map(|name| name.clone_ref(py)));
+                Some((entry.id, entry.pile.upgrade()?, own))
             })
         };
-        let Some((id, pile, path)) = found else { break };
+        let Some((id, pile, (path, name))) = found else { break };
         next = id + 1;
         if pile.is_parted() {
             continue;
@@ -99,6 +109,8 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let about = result::dict(py)?;
         about.set_item(result::text(py, "id")?, Figure(id))?;
         about.set_item(result::text(py, "path")?, path)?;
+        let name = name.map_or_else(|| result::text(py, ""), |name| Ok(name.into_bound(py)))?;
+        about.set_item(result::text(py, "name")?, name)?;
         // Somebody may be at a shard for long. And whoever drops the pile meanwhile leaves it to this one to let it go,
         // which is not to wait for the interpreter.
         let stats = through_gate(py, move || {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_pile::{Pointer, ReadBuf, Reading, with_read_buf};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::file::Kept;
 use super::refusal::{self, Failure};
@@ -28,11 +29,14 @@ use crate::scratch::with_encoded_apart;
 /// With a path, the pile lies in a file, which is made where it is not there; with create=False that is a
 /// FileNotFoundError. Whatever a call had done when it returned is there for the next process that opens the file,
 /// however this one ends, and pointers stay valid. types says what may be built of what others have put there: classes,
-/// functions and modules, a mapping of stored names to classes, or "*" for whatever the names lead to; without it, only
-/// what this program puts itself and harmless classes of the standard library. Whoever wrote the file chose what they
-/// are called with, so allow what holds values. With read_only=True, nothing of it can be changed, and any number of
-/// processes may have it open. Raises BlockingIOError where another has it open, CorruptFileError for what is no file
-/// of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in files".
+/// functions and modules, objects that pickle stores by name, a mapping of stored names to classes, or "*" for whatever
+/// the names lead to; without it, only what this program puts itself and harmless classes of the standard library.
+/// Whoever wrote the file chose what they are called with, so allow what holds values. With read_only=True, nothing of
+/// it can be changed, and any number of processes may have it open. Raises BlockingIOError where another has it open,
+/// CorruptFileError for what is no file of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in
+/// files".
+///
+/// name is shown by repr() and tells the pile from others in `gabion top`.
 ///
 /// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
 /// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
@@ -49,6 +53,7 @@ pub(super) struct Pile {
     pub(super) codec: Codec,
     /// Of a pile in a file.
     pub(super) kept: Option<Box<Kept>>,
+    pub(super) name: Option<Py<PyString>>,
     /// In the roll of open piles.
     number: u64,
     closed: AtomicBool,
@@ -56,10 +61,17 @@ pub(super) struct Pile {
 
 impl Pile {
     /// A pile that was just made or opened.
-    pub(super) fn made(py: Python<'_>, pile: gabion_pile::Pile, codec: Codec, kept: Option<Kept>) -> PyResult<Self> {
+    pub(super) fn made(
+        py: Python<'_>,
+        pile: gabion_pile::Pile,
+        codec: Codec,
+        kept: Option<Kept>,
+        name: Option<Bound<'_, PyString>>,
+    ) -> PyResult<Self> {
         let pile = Arc::new(pile);
-        let number = roll::enter(py, &pile, kept.as_ref().map(|kept| kept.path(py)))?;
-        Ok(Self { pile, codec, kept: kept.map(Box::new), number, closed: AtomicBool::new(false) })
+        let number = roll::enter(py, &pile, kept.as_ref().map(|kept| kept.path(py)), name.as_ref())?;
+        let (kept, name) = (kept.map(Box::new), name.map(Bound::unbind));
+        Ok(Self { pile, codec, kept, name, number, closed: AtomicBool::new(false) })
     }
 
     /// The pile, unless it was closed.

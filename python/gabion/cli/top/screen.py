@@ -156,7 +156,7 @@ def _piles(piles: list[Figures], since: Since, most: int | None) -> RenderableTy
         before = since.same("piles", pile, "id", "path")
         count = number(pile, "objects")
         return (
-            Text(shown(pile.get("path") or "in memory")),
+            Text(shown(pile.get("name") or pile.get("path") or "in memory")),
             f"{count:,}",
             before.rate(pile, "objects"),
             size(number(pile, "used_bytes")),
