@@ -171,6 +171,17 @@ ARENAS = "pass a whole number, a power of two from 1 to 256"
             'Pile() has no max_size: it takes max_bytes, as in Pile(max_bytes="4 GiB"), name, and path with types, '
             "read_only and create",
         ),
+        (
+            lambda _: gabion.Cache(maxsize=128),
+            'Cache() has no maxsize: it takes max_bytes, as in Cache("64 MiB"), which counts bytes and not entries, '
+            "and ttl, idle, name and policy",
+        ),
+        (
+            lambda _: gabion.memory.configure(max_bytes=5),
+            "configure() has no max_bytes: it takes pool_bytes, arenas, trim_period, allocation_limit, total_limit and "
+            "trim_malloc",
+        ),
+        (lambda _: gabion.Pile(name=5), "name must be a str, not int"),
     ],
 )
 def test_habits_of_other_libraries_are_told_how_it_is_written_here(call: Any, told: str) -> None:

@@ -180,7 +180,7 @@ def test_parts_that_are_left_out(people: Path, tmp_path: Path) -> None:
         ("absent.csv", None, "absent.csv: No such file"),
         ("empty.csv", "", "empty.csv: holds no records"),
         ("header.csv", "a,b\n", "header.csv: holds no records"),
-        ("ragged.csv", "a,b\n1,2\n3\n", "ragged.csv:3: 1 fields where the header has 2"),
+        ("ragged.csv", "a,b\n1,2\n3\n", "ragged.csv:3: 1 field where the header has 2"),
         ("quote.csv", 'a,b\n"1,2\n', "quote.csv:2: "),
         ("empty.jsonl", "\n", "empty.jsonl: holds no records"),
         ("bad.jsonl", '{"a": 1}\n\n{bad\n', "bad.jsonl:3: not JSON"),

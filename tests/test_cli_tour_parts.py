@@ -42,6 +42,31 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.parametrize("between", [",", ";", "\t", "|"])
+def test_fields_are_told_apart_by_what_stands_between_them(between: str, tmp_path: Path) -> None:
+    def read(*lines: str) -> records.Table:
+        (tmp_path / "some.csv").write_text("".join(f"{line}\n" for line in lines))
+        return records.read(tmp_path / "some.csv", tmp_path / "rows.spool", ROWS)
+
+    table = read(
+        between.join(["id", "name", "price"]), *[between.join([f"{n}", f"Ada {n}", f"{n}.5"]) for n in range(9)]
+    )
+    assert (table.columns, table.types, table.rows) == (("id", "name", "price"), ("int", "str", "float"), 9)
+    assert terminal.records_of(table) == "9 records of 3 fields"
+    # A comma of a number, and cells in quotation marks.
+    marks = [f'"{n}"{between}"a{between}b"{between}"{n},5"' for n in range(9)]
+    assert read(between.join(["id", "name", "price"]), *marks).columns == ("id", "name", "price")
+    # One record alone, one column alone, in which the others may stand.
+    assert read(f"a{between}b", f"1{between}2").columns == ("a", "b")
+    assert terminal.records_of(read("text", "1")) == "1 record of 1 field"
+    assert read("text", *[f"a{between}b"] * 9).columns == ("text",) if between != "," else True
+
+
+def test_a_comma_counts_where_the_header_has_one(tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("id,kinds\n" + "".join(f"{n},a|b|c;d\n" for n in range(9)))
+    assert records.read(tmp_path / "some.csv", tmp_path / "rows.spool", ROWS).columns == ("id", "kinds")
+
+
 def images_measured(library: str, files: list[Path], target: Path, seconds: float = 600.0) -> ImagesResult:
     target.mkdir()
     plan = images.Plan(tuple(map(str, files)), str(target), 2, seconds)

@@ -4,15 +4,29 @@ use std::time::Duration;
 
 use gabion_cache::{Policy, PutOptions, Span};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::argument::whole;
-use crate::errors::{shown, type_error, value_error};
+use crate::errors::{full_name, shown, type_error, value_error};
 use crate::fastcall::{Keywords, unexpected};
 use crate::{ffi, time};
 
 /// Spans from here on never end: more milliseconds than 64 bits hold.
 const ENDLESS: Duration = Duration::from_secs(18_000_000_000_000_000);
+
+/// Refuses what `gabion.Cache` has no parameter for, which caches of other libraries may have. A subclass has what
+/// parameters it likes.
+pub(super) fn check_settings(class: &Bound<'_, PyType>, keywords: &Bound<'_, PyDict>) -> PyResult<()> {
+    const KNOWN: &[&str] = &["max_bytes", "ttl", "idle", "name", "policy"];
+    for name in keywords.keys() {
+        let name = name.cast::<PyString>()?.to_str()?;
+        if !KNOWN.contains(&name) && full_name(class)? == "gabion.cache.Cache" {
+            let takes = "max_bytes, as in Cache(\"64 MiB\"), which counts bytes and not entries, and ttl, idle, name and policy";
+            return Err(type_error(class.py(), &format!("Cache() has no {name}: it takes {takes}")));
+        }
+    }
+    Ok(())
+}
 
 /// What a keyword says of a span; `None` means the table's.
 #[inline]

@@ -9,7 +9,7 @@ use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, Ta
 use pyo3::exceptions::{PyAssertionError, PyOverflowError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
 use super::flights::{self, CacheLease};
 use super::making::Making;
@@ -35,9 +35,17 @@ const CHANGES: u32 = 10_000;
 impl CacheTable {
     /// Empty, for __init__ to set up.
     #[new]
-    #[pyo3(signature = (*_args, **_keywords))]
-    fn new(_args: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Self {
-        Self::empty()
+    #[classmethod]
+    #[pyo3(signature = (*_args, **keywords))]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        _args: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        if let Some(keywords) = keywords {
+            options::check_settings(cls, keywords)?;
+        }
+        Ok(Self::empty())
     }
 
     /// Sets it up as a cache.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gabion_blocks::pool::{Change, GroupRequest, Pool, Request, Settings};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::buffer::Buffer;
 use super::group::Group;
@@ -12,7 +13,7 @@ use super::stats::{MemoryStats, memory_stats};
 use super::{argument, refusal, waiting};
 use crate::argument::{Given, flag};
 use crate::detached::detached_ungated;
-use crate::errors::exception;
+use crate::errors::{exception, type_error};
 use crate::figures::Figure;
 use crate::{size, time};
 
@@ -198,11 +199,12 @@ impl<'py> Setting<'py> {
 #[pyo3(
     signature = (
         *, pool_bytes = Setting::Kept, arenas = Setting::Kept, trim_period = Setting::Kept,
-        allocation_limit = Setting::Kept, total_limit = Setting::Kept, trim_malloc = Setting::Kept
+        allocation_limit = Setting::Kept, total_limit = Setting::Kept, trim_malloc = Setting::Kept, **unknown
     ),
     text_signature = "(*, pool_bytes=..., arenas=..., trim_period=..., allocation_limit=..., total_limit=..., \
                       trim_malloc=...)"
 )]
+#[expect(clippy::too_many_arguments, reason = "keywords of a call in Python")]
 fn configure(
     py: Python<'_>,
     pool_bytes: Setting<'_>,
@@ -211,7 +213,14 @@ fn configure(
     allocation_limit: Setting<'_>,
     total_limit: Setting<'_>,
     trim_malloc: Setting<'_>,
+    unknown: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
+    if let Some((name, _)) = unknown.and_then(|unknown| unknown.iter().next()) {
+        let text = format!(
+            "configure() has no {name}: it takes pool_bytes, arenas, trim_period, allocation_limit, total_limit and trim_malloc"
+        );
+        return Err(type_error(py, &text));
+    }
     let default = Settings::default();
     let follow = matches!(pool_bytes, Setting::Default);
     let change = Change {

@@ -167,7 +167,7 @@ def _read(options: argparse.Namespace, spool: Path, most: int, console: Console)
         most = round(QUICK_OBJECTS * (1 + REPLACED_SHARE))
     with console.status(f"reading {name}"):
         table = records.read(options.records, spool, most) if options.records else flights.read(spool, most)
-    console.print(f"{table.rows:,} records of {len(table.columns)} fields from {table.source}", soft_wrap=True)
+    console.print(f"{terminal.records_of(table)} from {table.source}", soft_wrap=True)
     return table
 
 

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from gabion.cli.figure import plural
 from gabion.cli.tour.failure import TourError
 
 Row = tuple[Any, ...]
@@ -27,6 +28,10 @@ Parser = Callable[[str], Any]
 CHUNK = 1_000
 # Rows that decide a column's type; a later value that does not fit stays text.
 GUESSED_ROWS = 5_000
+# What may separate fields, the first where nothing tells them apart; and how much of a file is looked at for it.
+DELIMITERS = ",;\t|"
+SNIFFED_LINES = 50
+SNIFFED = 1 << 16
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"})
 BOOLEANS = {"true": True, "false": False}
 
@@ -59,8 +64,10 @@ def read(path: Path, spool: Path, most: int) -> Table:
 
 
 def read_csv(lines: Iterable[str], path: Path, spool: Path, most: int) -> Table:
-    """Read comma-separated rows below one line of column names."""
-    reader = csv.reader(lines, strict=True)
+    """Read rows below one line of column names, with what separates fields in its first lines."""
+    rest = iter(lines)
+    begin = list(itertools.islice(rest, SNIFFED_LINES))
+    reader = csv.reader(itertools.chain(begin, rest), delimiter=_delimiter(begin), strict=True)
 
     def cells() -> Iterator[list[str]]:
         try:
@@ -68,7 +75,9 @@ def read_csv(lines: Iterable[str], path: Path, spool: Path, most: int) -> Table:
                 if not row:
                     continue
                 if len(row) != len(header):
-                    raise TourError(f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}")
+                    raise TourError(
+                        f"{path}:{reader.line_num}: {plural(len(row), 'field')} where the header has {len(header)}"
+                    )
                 yield row
         except csv.Error as error:
             raise TourError(f"{path}:{reader.line_num}: {error}") from None
@@ -87,6 +96,17 @@ def read_csv(lines: Iterable[str], path: Path, spool: Path, most: int) -> Table:
         for row in itertools.chain(first, rows)
     )
     return spooled(typed, path.stem, path.name, header, spool)
+
+
+def _delimiter(lines: list[str]) -> str:
+    """Return what separates fields: a comma, unless the first lines say otherwise and the names of columns do, too."""
+    header = lines[0] if lines else ""
+    try:
+        found = csv.Sniffer().sniff("".join(lines)[:SNIFFED], DELIMITERS).delimiter
+    except csv.Error:
+        # Not the same number in each line, or a single column.
+        found = max(DELIMITERS, key=header.count)
+    return found if found in header else ","
 
 
 def read_json_lines(lines: Iterable[str], path: Path, spool: Path, most: int) -> Table:

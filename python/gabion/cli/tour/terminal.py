@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gabion.cli.figure import size
+from gabion.cli.figure import plural, size
 from gabion.cli.tour import arrays, caches, images
 from gabion.cli.tour.lanes import LOWEST_MS, decades, duration, text_lane
 from gabion.cli.tour.photos import Photos
@@ -64,7 +64,12 @@ def describe(table: Table, objects: int, replaced: int) -> str:
     """Which objects were kept, in one sentence."""
     again = f", repeated with numbers and dates shifted: {objects + replaced:,} objects in all"
     turns = again if objects + replaced > table.rows else ""
-    return f"{table.rows:,} records of {len(table.columns)} fields from {table.source}{turns}"
+    return f"{records_of(table)} from {table.source}{turns}"
+
+
+def records_of(table: Table) -> str:
+    """How many records of how many fields there are."""
+    return f"{plural(table.rows, 'record')} of {plural(len(table.columns), 'field')}"
 
 
 def show(console: Console, table: Table, results: Sequence[Result]) -> None:
