@@ -162,6 +162,7 @@ def test_a_saved_cache_and_a_pile_tell_the_same(shop: Any, tmp_path: Path) -> No
     again = gabion.Cache("1 MiB")
     with pytest.warns(RuntimeWarning, match="1 entry was left out") as warned:
         again.load(tmp_path / "cache")
+    assert "pass already, when you load the file: cache.load(path, types=[shop." in str(warned[0].message)
     assert sorted(listed(warned[0].message)) == sorted(NAMES)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -41,7 +41,10 @@ class _LeftOut:
         """Tell how many there were."""
         if self.count:
             entries = "1 entry was" if self.count == 1 else f"{self.count} entries were"
-            text = f"{call}(): {entries} left out that cannot be built or stored; the first: {self.first}"
+            # What a pile's error says to pass is passed to this call.
+            first = self.first.replace("when you open the pile: ", "when you load the file: ")
+            first = first.replace("gabion.Pile(path=..., types=", "cache.load(path, types=")
+            text = f"{call}(): {entries} left out that cannot be built or stored; the first: {first}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
