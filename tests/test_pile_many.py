@@ -98,7 +98,7 @@ def test_an_error_says_which_object_it_is_about(pile: gabion.Pile, index: int) -
     note = f"object {index} of those passed to put_many(), counted from 0"
     with (
         open("/dev/null") as file,
-        pytest.raises(gabion.CodecError, match=r"_io\.TextIOWrapper \(inside dict\)") as caught,
+        pytest.raises(gabion.CodecError, match=r"_io\.TextIOWrapper \(at dict\['file'\]\)") as caught,
     ):
         pile.put_many([{}] * index + [{"file": file}, {}])
     assert caught.value.__notes__ == [note]

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use crate::errors::{Errors, exception, own_error};
+use crate::errors::{Errors, exception, own_error, shown};
 use crate::ffi::{self, PyObject};
 use crate::once::intern;
 use crate::result;
@@ -190,32 +190,38 @@ pub fn explain(py: Python<'_>, doing: Doing<'_>) -> PyErr {
     caused(py, errors, &text, error)
 }
 
-/// Turns the error that an object's reducer has set into a `CodecError`, as [`explain`] does, which knows of the
-/// `whole` only: the object at fault may lie deep inside of it. What is not of pickling is left to `explain`.
-///
-/// # Safety
-/// Two live objects; an error is set.
-#[cold]
-pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, whole: *mut PyObject) -> Raised {
-    let Some(error) = PyErr::take(py) else { return Raised };
-    let errors = match Errors::get(py) {
-        Ok(errors) if is_of_pickling(py, &error) => errors,
+/// The error that is set, if it is of pickling. Otherwise it stays.
+fn take_of_pickling(py: Python<'_>) -> Option<(&'static Errors, PyErr)> {
+    let error = PyErr::take(py)?;
+    match Errors::get(py) {
+        Ok(errors) if is_of_pickling(py, &error) => Some((errors, error)),
         _ => {
             error.restore(py);
-            return Raised;
+            None
         }
-    };
+    }
+}
+
+/// Turns the error that an object's reducer has set into a `CodecError`, as [`explain`] does, which knows of the
+/// whole only: the object at fault may lie deep inside of it, and `inside` says where. What is not of pickling is left
+/// to `explain`.
+///
+/// # Safety
+/// A live object; an error is set.
+#[cold]
+pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, inside: impl FnOnce() -> String) -> Raised {
+    let Some((errors, error)) = take_of_pickling(py) else { return Raised };
     // SAFETY: live by the caller's word.
-    let (class, inside) = unsafe {
-        let inside = if object == whole { String::new() } else { format!(" (inside {})", class_name(whole)) };
-        (class_name(object), inside)
-    };
+    let (class, memory) = unsafe { (class_name(object), ffi::PyObject_CheckBuffer(object) != 0) };
+    let inside = inside();
     let why = told(py, &error);
     // So says the interpreter, of whichever version, of what it has no way to copy. It says nothing else in these
     // forms.
     let no_copy = why.starts_with("TypeError: cannot pickle '")
         && ["' object", "' instances"].iter().any(|end| why.ends_with(end));
-    let text = if no_copy {
+    let text = if memory && why.starts_with("TypeError: cannot pickle ") {
+        format!("cannot store {class}{inside}: it shows memory of another object, and has no copy; store bytes(view)")
+    } else if no_copy {
         format!(
             "cannot store {class}{inside}: it has no copy, as open files, locks, sockets and generators have none; store what it \
              is made from (of a row of a database, tuple(row) or dict(row))"
@@ -225,6 +231,28 @@ pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, whole: *mut PyO
     };
     caused(py, errors, &text, error).restore(py);
     Raised
+}
+
+/// Turns the error that was set while `maker` was called, or was told to fill its object, into a `CodecError`, as
+/// [`explain`] does, which does not know what was being built. What is not of pickling is left to `explain`.
+#[cold]
+pub fn not_rebuilt(maker: &Own) -> Raised {
+    // SAFETY: codec functions run attached.
+    let py = unsafe { Python::assume_attached() };
+    let Some((errors, error)) = take_of_pickling(py) else { return Raised };
+    // SAFETY: held by the caller.
+    let maker = unsafe { Borrowed::from_ptr(py, maker.ptr()) };
+    let how = if maker.is_instance_of::<pyo3::types::PyType>() { "of" } else { "by" };
+    let text = format!("cannot rebuild an object {how} {}: {}", shown(&maker), told(py, &error));
+    caused(py, errors, &text, error).restore(py);
+    Raised
+}
+
+/// As [`not_rebuilt`], of an object that there is already.
+#[cold]
+pub fn not_filled(object: &Own) -> Raised {
+    // SAFETY: held by the caller, and its class with it.
+    not_rebuilt(&unsafe { Own::share(ffi::Py_TYPE(object.ptr()).cast()) })
 }
 
 /// The class of an error and what it says.

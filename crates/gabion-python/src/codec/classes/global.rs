@@ -4,7 +4,9 @@ use pyo3::prelude::*;
 
 use super::found::Found;
 use super::known::Known;
-use crate::codec::object::{Own, Raise, Raised, attribute, attribute_or_none, class_name, is_of_pickling, refuse};
+use crate::codec::object::{
+    Own, Raise, Raised, attribute, attribute_or_none, class_name, in_class, intern, is_of_pickling, refuse,
+};
 use crate::ffi::{self, PyObject};
 
 /// Checks that the object is what its module and qualified name lead to, and says how.
@@ -46,13 +48,35 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
                     error.restore(py);
                     return Err(Raised);
                 }
+                // As pandas makes one for each itertuples().
+                let row = is_named_tuple(object);
+                let instead = if row { "store tuple(row) or row._asdict(), or " } else { "" };
                 Err(refuse(&format!(
-                    "cannot store {} by reference: it is not found as {}; define it at the top level of a module",
+                    "cannot store {} by reference: it is not found as {}; {instead}define it at the top level of a module",
                     repr(&Own::share(object)),
                     way(&module)
                 )))
             }
         }
+    }
+}
+
+/// Whether an object is the class of a named tuple.
+///
+/// # Safety
+/// A live object.
+unsafe fn is_named_tuple(object: *mut PyObject) -> bool {
+    // SAFETY: live by the caller's word; the name is held here; a class, where it is looked into.
+    unsafe {
+        ffi::PyType_Check(object) != 0
+            && ffi::PyType_HasFeature(object.cast(), ffi::Py_TPFLAGS_TUPLE_SUBCLASS) != 0
+            && intern(c"_fields").map_or_else(
+                |Raised| {
+                    ffi::PyErr_Clear();
+                    false
+                },
+                |name| in_class(object.cast(), name.ptr()).is_some(),
+            )
     }
 }
 

@@ -230,6 +230,12 @@ impl Registry {
         (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
+    /// The last plan for instances of `class`, whether it holds or not. Where slots and attributes lie does not change.
+    pub fn last_plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
+        // SAFETY: plans are freed with the registry only.
+        unsafe { self.plans.get(class as usize).as_ref() }
+    }
+
     /// Keeps a plan, in place of the one before. Where an earlier one was the same, it is that one which holds from now
     /// on: a class that is modified again and again, by a counter of its instances say, takes no more memory each time.
     pub fn add_plan(&self, class: *mut PyTypeObject, plan: Plan) -> &Plan {

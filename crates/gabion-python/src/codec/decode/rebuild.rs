@@ -7,7 +7,7 @@ use super::instance::{each, new_instance};
 use crate::codec::classes::global::repr;
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
-use crate::codec::object::{Own, Raise, Raised, attribute_or_none, refuse};
+use crate::codec::object::{Own, Raise, Raised, attribute_or_none, not_filled, not_rebuilt, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
@@ -70,7 +70,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 self.maker.guard_setter(&value, object, &state)?;
                 // SAFETY: held; a new reference or null with an error.
                 unsafe {
-                    Own::take(ffi::call(value.ptr(), [object.ptr(), state.ptr()]))?;
+                    Own::take(ffi::call(value.ptr(), [object.ptr(), state.ptr()]))
+                        .map_err(|Raised| not_filled(object))?;
                 }
                 return Ok(rebuild.object);
             }
@@ -171,7 +172,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             let callable = instead.as_ref().unwrap_or(callable);
             if rebuild.tag == tags::REDUCE {
                 let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
-                return Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
+                let made = Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
+                return made.map_err(|Raised| not_rebuilt(callable));
             }
             if ffi::PyType_Check(callable.ptr()) == 0 {
                 // Nothing is damaged: the name that led to the class leads to this since.
@@ -180,18 +182,23 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                     repr(callable)
                 )));
             }
-            new_instance(callable, arguments, keywords)
+            new_instance(callable, arguments, keywords).map_err(|Raised| not_rebuilt(callable))
         }
     }
 
     fn put(&self, object: &Own, key: &Own, value: &Own) -> Raise<()> {
         self.maker.guard_items(object)?;
         // SAFETY: all held over the call.
-        if unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
+        let failed = unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0;
+        if failed { Err(not_filled(object)) } else { Ok(()) }
     }
 
     fn extend(&self, object: &Own, items: Vec<Own>) -> Raise<()> {
         self.maker.guard_items(object)?;
+        self.extend_by(object, items).map_err(|Raised| not_filled(object))
+    }
+
+    fn extend_by(&self, object: &Own, items: Vec<Own>) -> Raise<()> {
         // SAFETY: held; every result is a new reference or null with an error.
         unsafe {
             if let Some(extend) = attribute_or_none(object.ptr(), c"extend")? {
@@ -213,6 +220,10 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     /// `__setstate__`, or the rules that pickle has without one: a dict for `__dict__`, a pair of dicts for `__dict__`
     /// and the rest. True if it was `__setstate__`.
     pub fn set_state(&self, object: &Own, state: &Own) -> Raise<bool> {
+        self.set_state_by(object, state).map_err(|Raised| not_filled(object))
+    }
+
+    fn set_state_by(&self, object: &Own, state: &Own) -> Raise<bool> {
         // SAFETY: held; every result is a new reference or null with an error, items are borrowed from a held tuple.
         unsafe {
             if let Some(set) = attribute_or_none(object.ptr(), c"__setstate__")? {

@@ -64,6 +64,7 @@
 use pyo3::prelude::*;
 
 use super::memo::{Endless, MOST_ROUNDS, UNDER_CONSTRUCTION};
+use super::place;
 use super::scratch::{self, Scratch, Todo};
 use crate::codec::apart::{Apart, Owner};
 use crate::codec::classes::analyse;
@@ -261,7 +262,7 @@ impl Encoder<'_, '_> {
                             if self.unchecked == 0 {
                                 self.check_length_of_walk()?;
                             }
-                            self.compound(value.ptr(), FROM_STACK)?;
+                            self.compound(value.ptr(), FROM_STACK).map_err(|Raised| self.failed(&value))?;
                         }
                     }
                     Todo::Byte(value) => writer::byte(self.out, value)?,
@@ -272,6 +273,20 @@ impl Encoder<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// For a value that could not be written: its error is to tell where it lies.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, value: &Own) -> Raised {
+        // Where it starts again, nothing is raised.
+        // SAFETY: attached; both are held: by the caller of `encode`, and here.
+        unsafe {
+            if !ffi::PyErr_Occurred().is_null() {
+                place::tell(self.py, self.registry, self.whole, value.ptr());
+            }
+        }
+        Raised
     }
 
     /// Writes a value that the stack has held, or could have, if it is a leaf.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `memo` | nothing: it knows which objects were met, and where |
 //! | `scratch` | nothing: it is what a thread keeps for the next encoding |
+//! | `place` | nothing: it says where a value lies that cannot be stored |
 //! | `encoder` | the walk, with its own stack |
 //! | `quick`, `leaf` | values that hold no others: those that most fields are; all |
 //! | `datetime` | the family of `datetime` |
@@ -12,6 +13,7 @@
 
 mod memo;
 pub mod scratch;
+mod place;
 pub mod encoder;
 mod datetime;
 pub mod quick;

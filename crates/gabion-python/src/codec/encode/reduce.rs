@@ -1,6 +1,7 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
 use super::encoder::{Begun, Encoder, Restart};
+use super::place;
 use super::scratch::Todo;
 use crate::codec::classes::global;
 use crate::codec::format::{tags, writer};
@@ -116,7 +117,8 @@ impl Encoder<'_, '_> {
                 let protocol = Own::take(ffi::PyLong_FromLong(PROTOCOL.into()))?;
                 Own::take(ffi::PyObject_CallOneArg(method.ptr(), protocol.ptr()))
             };
-            reduced.map_err(|Raised| not_reduced(self.py, obj, self.whole))
+            let inside = || place::inside(self.py, self.registry, self.whole, obj);
+            reduced.map_err(|Raised| not_reduced(self.py, obj, inside))
         }
     }
 
