@@ -2,7 +2,9 @@
 
 import contextlib
 import gc
+import io
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -188,8 +190,14 @@ def refuses_changes(reader: gabion.Pile, pointer: int) -> None:
         lambda: reader.remove_many([pointer]), reader.clear, reader.compact, lambda: setattr(reader, "root", None),
     ]  # fmt: skip
     for change in changes:
-        with pytest.raises(gabion.GabionError, match="read_only=True"):
+        with pytest.raises(gabion.GabionError, match="read_only=True") as refused:
             change()
+        # As a file says it that is open to read; and it goes through a pool of processes.
+        assert isinstance(refused.value, io.UnsupportedOperation)
+        assert (type(again := pickle.loads(pickle.dumps(refused.value))), again.args) == (
+            type(refused.value),
+            refused.value.args,
+        )
 
 
 def test_many_processes_read_one_file(path: Path) -> None:
@@ -540,7 +548,8 @@ def test_a_pile_in_a_circle_lets_its_file_go(path: Path) -> None:
 
 def test_what_a_program_says_of_a_pile_in_a_file(path: Path) -> None:
     pile = gabion.Pile(path=path)
-    assert repr(pile) == f"<gabion.Pile of 0 objects, 0 bytes in {str(path)!r}>"
+    taken = pile.stats().reserved_bytes
+    assert repr(pile) == f"<gabion.Pile of 0 objects, 0 bytes ({taken} reserved) in {str(path)!r}>"
     assert pile.path == str(path)
     with pytest.raises(TypeError, match="open its file in the other process"):
         pile.__reduce_ex__(4)

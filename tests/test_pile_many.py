@@ -1,6 +1,7 @@
 """put_many, get_many, remove_many: many objects in one call, all or nothing."""
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,6 +88,31 @@ def test_a_failing_object_undoes_the_whole_call(pile: gabion.Pile) -> None:
             pile.put_many(bad)
         assert pile.stats().used_bytes == used
     check_against(pile, model)
+
+
+class Table:
+    """A DataFrame, as far as put_many() looks at it: it gives the names of its columns."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["a", "b"])
+
+
+def test_what_gives_something_else_than_is_meant_is_refused(pile: gabion.Pile) -> None:
+    pandas, polars = type("DataFrame", (Table,), {"itertuples": None}), type("DataFrame", (Table,), {"iter_rows": None})
+    for given, text in (
+        ({"a": 1}, r"a dict, which gives its keys: pass its values\(\), or its items\(\)"),
+        (Counter("ab"), r"a dict, which gives its keys"),
+        (
+            pandas(),
+            r"a table, .* names of its columns: pass frame.itertuples\(index=False, name=None\), or frame.to_dict\(",
+        ),
+        (polars(), r"a table, which gives its columns: pass frame.iter_rows\(\), or frame.iter_rows\(named=True\);"),
+    ):
+        with pytest.raises(TypeError, match=rf"^put_many\(\) stores what an iterable gives, and this is {text}"):
+            pile.put_many(given)
+    assert len(pile) == 0
+    assert pile.get_many(pile.put_many({"a": 1}.items())) == [("a", 1)]
+    assert pile.get_many(pile.put_many(Table())) == ["a", "b"]
 
 
 class Mine(Exception):

@@ -144,7 +144,7 @@ class Table(Renewer[_K, _V]):
         """Store the values of a mapping, or of pairs; keywords are those of put(). Return how many were stored.
 
         A mapping is what has ``keys()``, as for a dict's update(); times and priorities of another cache stay behind.
-        One put() after the other: when one raises, those before it are stored.
+        One put() after the other: when one raises, those before it are stored, and a note of the error tells its key.
         """
         CacheTable._check(self)
         given: Any = mapping
@@ -159,8 +159,12 @@ class Table(Renewer[_K, _V]):
         as_put = given_of_put(ttl, idle, expires_at, priority)
         put, rejected, stored = partial(self.put, **as_put) if as_put else self.put, PutResult.REJECTED, 0
         for key, value in pairs:
-            if put(key, value) is not rejected:
-                stored += 1
+            try:
+                if put(key, value) is not rejected:
+                    stored += 1
+            except Exception as error:
+                CacheTable._tell_key(error, key)
+                raise
         return stored
 
     def update(self, other: HasKeys[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:

@@ -31,6 +31,8 @@ pub(crate) struct Errors {
     pub corrupt_file: Py<PyType>,
     /// `gabion.ClosedError(GabionError, ValueError)`.
     pub closed: Py<PyType>,
+    /// A `GabionError` and `io.UnsupportedOperation`, as files raise it. Nobody needs its name: it has no public one.
+    pub read_only: Py<PyType>,
 }
 
 static ERRORS: PyOnceLock<Errors> = PyOnceLock::new();
@@ -91,6 +93,11 @@ impl Errors {
                 c"gabion.ClosedError",
                 c"The object was closed or released before. Also a ValueError.",
                 py.get_type::<PyValueError>(),
+            )?,
+            read_only: under(
+                c"gabion._native._ReadOnlyError",
+                c"Nothing of it can be changed. Also an io.UnsupportedOperation.",
+                py.import("io")?.getattr("UnsupportedOperation")?.cast_into()?,
             )?,
             base,
         })
@@ -299,6 +306,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         &errors.image,
         &errors.corrupt_file,
         &errors.closed,
+        &errors.read_only,
     ];
     for class in classes {
         let class = class.bind(py);

@@ -7,13 +7,14 @@ use std::time::Duration;
 use gabion_blocks::BlockError;
 use gabion_cache::{Former, Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
 use gabion_pile::with_read_buf;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyKeyError, PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::shared::Shared;
 use super::{key, options, sweeper};
-use crate::errors::{exception, own_error, type_error};
+use crate::codec::add_note;
+use crate::errors::{Errors, exception, own_error, shown, type_error};
 use crate::ffi;
 use crate::immortal::immortalize;
 use crate::scratch::with_encoded_apart;
@@ -121,7 +122,7 @@ impl Inner {
     /// A key's object, built anew.
     #[inline]
     pub fn build(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        key::with(key, |key| self.build_at(py, key))
+        key::with(key, |bytes| self.build_at(py, bytes).map_err(|error| not_built(error, key)))
     }
 
     /// As [`Inner::build`], for a key's bytes.
@@ -133,7 +134,7 @@ impl Inner {
     /// As [`Inner::build`], with the length of what it was built of.
     #[inline]
     pub fn build_sized(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>, usize)>> {
-        key::with(key, |key| self.build_sized_at(py, key))
+        key::with(key, |bytes| self.build_sized_at(py, bytes).map_err(|error| not_built(error, key)))
     }
 
     #[inline]
@@ -157,7 +158,7 @@ impl Inner {
 
     /// As [`Inner::build`], but neither counted nor seen by the eviction policy.
     pub fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        key::with(key, |key| self.look_at(py, key))
+        key::with(key, |bytes| self.look_at(py, bytes).map_err(|error| not_built(error, key)))
     }
 
     /// As [`Inner::look`], for a key's bytes.
@@ -170,24 +171,27 @@ impl Inner {
 
     /// A key's object, built anew, which the key has no more.
     pub fn take(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        key::with(key, |bytes| self.take_at(py, bytes).map_err(|error| not_built(error, key)))
+    }
+
+    /// As [`Inner::take`], for a key's bytes.
+    fn take_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
         let (table, codec) = (&self.table, &self.shared.codec);
-        key::with(key, |key| {
-            with_read_buf(|buf| {
-                for _ in 0..POPS {
-                    // Built before it is removed, so that a value that cannot be built stays as it was.
-                    let Some(value) = table.peek(key, buf) else {
-                        nothing::<()>(py, buf)?;
-                        break;
-                    };
-                    let (built, length) = (codec.decode(py, value)?, value.len());
-                    if table.pop_if(key, former(buf, length)) {
-                        return Ok(Some(built));
-                    }
-                    // Another value came between, or the object's own code has closed the cache.
-                    self.check(py)?;
+        with_read_buf(|buf| {
+            for _ in 0..POPS {
+                // Built before it is removed, so that a value that cannot be built stays as it was.
+                let Some(value) = table.peek(key, buf) else {
+                    nothing::<()>(py, buf)?;
+                    break;
+                };
+                let (built, length) = (codec.decode(py, value)?, value.len());
+                if table.pop_if(key, former(buf, length)) {
+                    return Ok(Some(built));
                 }
-                self.take_at_once(py, key, buf)
-            })
+                // Another value came between, or the object's own code has closed the cache.
+                self.check(py)?;
+            }
+            self.take_at_once(py, key, buf)
         })
     }
 
@@ -305,6 +309,26 @@ pub(super) fn nothing<T>(py: Python<'_>, buf: &ReadBuf) -> PyResult<Option<T>> {
         own_error(py, |errors| &errors.limit, &format!("no memory to read the key's value into: {refusal}"))
     }
     buf.refusal().map_or(Ok(None), |refusal| Err(refused(py, refusal)))
+}
+
+/// Notes which key an error is about.
+#[cold]
+pub(super) fn tell_key(error: &PyErr, key: &Bound<'_, PyAny>, note: impl FnOnce(String) -> String) {
+    let py = key.py();
+    // What is no error of the value's, and where there is no memory for a note.
+    let about_all = error.is_instance_of::<PyMemoryError>(py)
+        || !error.is_instance_of::<PyException>(py)
+        || Errors::get(py).is_ok_and(|errors| error.is_instance(py, errors.closed.bind(py)));
+    if !about_all {
+        add_note(py, error, &note(shown(key)));
+    }
+}
+
+/// For a value that could not be built: notes its key.
+#[cold]
+pub(super) fn not_built(error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
+    tell_key(&error, key, |key| format!("the value of key {key}"));
+    error
 }
 
 /// The error of a key that has no value.

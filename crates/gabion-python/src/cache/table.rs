@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 use super::flights::{self, CacheLease};
 use super::making::Making;
 use super::shared::{Shared, Store};
-use super::state::{CacheTable, Inner, former, missing, nothing, set_results};
+use super::state::{CacheTable, Inner, former, missing, not_built, nothing, set_results, tell_key};
 use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options, saving};
 use crate::codec::Codec;
@@ -207,7 +207,8 @@ impl CacheTable {
                 let Some(old) = table.peek(name, &mut buf) else {
                     return Ok(nothing(py, &buf)?.unwrap_or(missing));
                 };
-                let (value, length) = (codec.decode(py, old)?, old.len());
+                let value = codec.decode(py, old).map_err(|error| not_built(error, key))?;
+                let length = old.len();
                 // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
                 let new = unsafe {
                     let new = ffi::PyObject_CallOneArg(function.as_ptr(), value.as_ptr());
@@ -225,6 +226,14 @@ impl CacheTable {
             );
             Err(exception(&py.get_type::<PyRuntimeError>(), &text))
         })
+    }
+
+    /// Notes which key of put_many() an error is about.
+    #[staticmethod]
+    #[pyo3(signature = (error, key, /))]
+    fn _tell_key(error: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) {
+        let error = PyErr::from_value(error.clone());
+        tell_key(&error, key, |key| format!("key {key}, of those passed to put_many()"));
     }
 
     /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta), this once; by

@@ -231,7 +231,7 @@ impl Pile {
             let pointer = number::pointer(ptr)?;
             with_read_buf(|buffer| {
                 for _ in 0..POPS {
-                    let object = self.codec.decode(py, self.open(py)?.read(pointer, buffer)?)?;
+                    let object = self.decode(py, pointer, self.open(py)?.read(pointer, buffer)?)?;
                     if self.open_to_change(py)?.remove_unchanged(pointer, buffer)? {
                         return Ok(object);
                     }
@@ -339,7 +339,8 @@ impl Pile {
 
     /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when
     /// one cannot be stored, or a signal's handler raises (Ctrl-C), those before it are removed again and the error is
-    /// raised; a note of it says which object it is about, counted from 0. Other threads run meanwhile.
+    /// raised; a note of it says which object it is about, counted from 0. Other threads run meanwhile. A dict, which
+    /// gives its keys, and a DataFrame, which gives the names of its columns, are a TypeError: pass values(), or rows.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -354,7 +355,8 @@ impl Pile {
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers are
     /// random, because memory is prefetched. With a default, that takes the place of objects whose pointers are not
     /// live; without, the first such pointer raises PointerError. Raises CodecError when an object cannot be built.
-    /// ptrs is an array('Q'), a NumPy array of uint64, or an iterable of ints.
+    /// Notes of these errors say which one it is. ptrs is an array('Q'), a NumPy array of 64-bit ints, or an iterable
+    /// of ints.
     #[pyo3(signature = (ptrs, /, default = Given::Absent), text_signature = "($self, ptrs, /, default=...)")]
     fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Given<'py>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, default.value())
@@ -518,8 +520,11 @@ impl Pile {
         }
         let stats = self.pile.stats();
         let plural = if stats.objects == 1 { "" } else { "s" };
-        let text =
-            format!("<gabion.Pile{named} of {} object{plural}, {} bytes{place}>", stats.objects, stats.used_bytes);
+        let bytes = if stats.used_bytes == 1 { "" } else { "s" };
+        let text = format!(
+            "<gabion.Pile{named} of {} object{plural}, {} byte{bytes} ({} reserved){place}>",
+            stats.objects, stats.used_bytes, stats.reserved_bytes
+        );
         result::text(py, &text)
     }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::number;
-use super::refusal::{Failure, or_default};
+use super::refusal::{self, Failure, or_default};
 use super::state::Pile;
 use crate::codec::Apart;
 use crate::fastcall::{
@@ -163,7 +163,10 @@ unsafe extern "C" fn fields(slf: *mut PyObject, args: *mut *mut PyObject, count:
         let pile = this.open(py)?;
         let fields = || -> Result<_, Failure> {
             let pointer = number::pointer(ptr)?;
-            with_read_buf(|buffer| Ok(this.codec.decode_fields(py, pile.read(pointer, buffer)?, names)?))
+            with_read_buf(|buffer| {
+                let found = this.codec.decode_fields(py, pile.read(pointer, buffer)?, names);
+                Ok(found.map_err(|error| refusal::not_read(py, error, pointer))?)
+            })
         };
         Ok(or_default(py, fields(), None)?.into_any().into_ptr())
     };

@@ -1,20 +1,19 @@
 //! Many objects in one call.
 
 use gabion_pile::Pointer;
-use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList};
 
 use super::each::{announced, each, iterator, room_for};
 use super::number;
-use super::refusal::{Failure, or_default};
+use super::refusal::{Failure, or_default, tell, type_error};
 use super::state::Pile;
-use crate::codec::{Apart, add_note};
+use crate::codec::Apart;
 use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
-use crate::once::once;
+use crate::once::{intern, once};
 use crate::result;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
@@ -27,6 +26,7 @@ const ROOM_AHEAD: usize = 1 << 16;
 pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = iterable.py();
     this.open_to_change(py)?;
+    refuse_frames(iterable)?;
     let mut pointers: Vec<Pointer> = Vec::new();
     room_for(py, &mut pointers, announced(iterable)?.min(ROOM_AHEAD))?;
     let mut meanwhile = Meanwhile::new();
@@ -41,7 +41,8 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
             Ok(encoding.len() + apart.left_out())
         };
         // SAFETY: `object` holds a reference over the call.
-        unsafe { this.encoded(py, object.ptr(), put) }.inspect_err(|error| tell_which(py, error, pointers.len()))
+        unsafe { this.encoded(py, object.ptr(), put) }
+            .inspect_err(|error| tell_which(py, error, pointers.len(), "put_many"))
     });
     let made = stored.and_then(|()| {
         let made = array(py, &pointers)?;
@@ -53,11 +54,27 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
 
 /// Notes which object an error is about.
 #[cold]
-fn tell_which(py: Python<'_>, error: &PyErr, index: usize) {
-    // An interrupt is about none, and where there is no memory, there is none for a note.
-    if error.is_instance_of::<PyException>(py) && !error.get_type(py).is(py.get_type::<PyMemoryError>()) {
-        add_note(py, error, &format!("object {index} of those passed to put_many(), counted from 0"));
-    }
+fn tell_which(py: Python<'_>, error: &PyErr, index: usize, call: &str) {
+    tell(py, error, || format!("object {index} of those passed to {call}(), counted from 0"));
+}
+
+/// Refuses what gives something else than the objects that its caller means: a dict gives its keys, a table the names
+/// of its columns, or whole columns.
+fn refuse_frames(iterable: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (py, class) = (iterable.py(), iterable.get_type());
+    let has = |name| -> PyResult<bool> { Ok(class.getattr_opt(name)?.is_some()) };
+    let told = if iterable.is_instance_of::<PyDict>() {
+        "a dict, which gives its keys: pass its values(), or its items(); put() stores it as one object"
+    } else if has(intern!(py, "itertuples")?)? {
+        "a table, which gives the names of its columns: pass frame.itertuples(index=False, name=None), or \
+         frame.to_dict(\"records\"); put() stores it as one object"
+    } else if has(intern!(py, "iter_rows")?)? {
+        "a table, which gives its columns: pass frame.iter_rows(), or frame.iter_rows(named=True); put() stores it as one \
+         object"
+    } else {
+        return Ok(());
+    };
+    Err(type_error(py, &format!("put_many() stores what an iterable gives, and this is {told}")))
 }
 
 /// Removes what a failed call has put. Returns its error, or that of a signal which comes while many are removed.
@@ -105,7 +122,11 @@ pub(super) fn get_many<'py>(
             let default = default.map(|default| (default.clone().unbind(), 0));
             object = or_default(py, object, default).map_err(Failure::Raised);
         }
-        let (object, bytes) = object.map_err(|failure| failure.raise(py))?;
+        let (object, bytes) = object.map_err(|failure| {
+            let error = failure.raise(py);
+            tell_which(py, &error, index, "get_many");
+            error
+        })?;
         // SAFETY: the list is new and nobody else's, the index below its length, the reference is given away.
         unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, object.into_ptr()) };
         meanwhile.step(py, bytes)?;

@@ -4,10 +4,11 @@ use std::fmt::Display;
 
 use gabion_blocks::BlockError;
 use gabion_blocks::file::FileError;
-use gabion_pile::PileError;
-use pyo3::exceptions::PyBlockingIOError;
+use gabion_pile::{PileError, Pointer};
+use pyo3::exceptions::{PyBlockingIOError, PyException, PyMemoryError};
 use pyo3::prelude::*;
 
+use crate::codec::add_note;
 use crate::errors::{Errors, class_name, exception, legible, own_error, refused, system_error};
 
 pub(super) use crate::errors::type_error;
@@ -91,6 +92,29 @@ pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default:
     }
 }
 
+/// Notes what an error is about.
+#[cold]
+pub(super) fn tell(py: Python<'_>, error: &PyErr, about: impl FnOnce() -> String) {
+    // An interrupt is about nothing, and where there is no memory, there is none for a note.
+    if error.is_instance_of::<PyException>(py) && !error.get_type(py).is(py.get_type::<PyMemoryError>()) {
+        add_note(py, error, &about());
+    }
+}
+
+/// For an object that could not be built: notes its pointer.
+#[cold]
+pub(super) fn not_built(py: Python<'_>, error: PyErr, pointer: Pointer) -> PyErr {
+    tell(py, &error, || format!("the object behind pointer {}", pointer.to_bits()));
+    error
+}
+
+/// For fields that could not be read: as [`not_built`], unless the error is about the names that were asked for.
+#[cold]
+pub(super) fn not_read(py: Python<'_>, error: PyErr, pointer: Pointer) -> PyErr {
+    let of_object = Errors::get(py).is_ok_and(|errors| error.is_instance(py, errors.codec.bind(py)));
+    if of_object { not_built(py, error, pointer) } else { error }
+}
+
 /// For what is not an int at all.
 #[cold]
 pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
@@ -144,7 +168,7 @@ pub(super) fn closed(py: Python<'_>, in_file: bool) -> PyErr {
 pub(super) fn read_only(py: Python<'_>) -> PyErr {
     let text = "this pile was opened with read_only=True, and nothing of it can be changed: open it without, when no other process \
                 reads it";
-    own_error(py, |errors| &errors.base, text)
+    own_error(py, |errors| &errors.read_only, text)
 }
 
 /// For a pile of a forked child's that lies in a file.

@@ -109,6 +109,12 @@ impl Pile {
         open
     }
 
+    /// The object that is stored behind a pointer, out of its encoding.
+    #[inline]
+    pub(super) fn decode(&self, py: Python<'_>, pointer: Pointer, encoding: &[u8]) -> PyResult<Py<PyAny>> {
+        self.codec.decode(py, encoding).map_err(|error| refusal::not_built(py, error, pointer))
+    }
+
     /// Builds the object behind a pointer.
     #[inline]
     pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> Result<Py<PyAny>, Failure> {
@@ -120,7 +126,7 @@ impl Pile {
     pub(super) fn build_sized(&self, py: Python<'_>, pointer: Pointer) -> Result<(Py<PyAny>, usize), Failure> {
         let pile = self.open(py)?;
         with_read_buf(|buffer| match pile.read_brief(pointer, buffer) {
-            Some(encoding) => Ok((self.codec.decode(py, encoding)?, encoding.len())),
+            Some(encoding) => Ok((self.decode(py, pointer, encoding)?, encoding.len())),
             None => self.build_longer(py, pointer, buffer),
         })
     }
@@ -146,15 +152,17 @@ impl Pile {
         buffer: &mut ReadBuf,
     ) -> Result<(Py<PyAny>, usize), Failure> {
         match self.pile.read_or_find(pointer, buffer)? {
-            Reading::Whole(encoding) => return Ok((self.codec.decode(py, encoding)?, encoding.len())),
+            Reading::Whole(encoding) => return Ok((self.decode(py, pointer, encoding)?, encoding.len())),
             Reading::Long(long) => {
-                if let Some(object) = self.codec.decode_long(py, &long)? {
+                let built =
+                    self.codec.decode_long(py, &long).map_err(|error| refusal::not_built(py, error, pointer))?;
+                if let Some(object) = built {
                     return Ok((object, long.len()));
                 }
             }
         }
         let encoding = self.pile.read(pointer, buffer)?;
-        Ok((self.codec.decode(py, encoding)?, encoding.len()))
+        Ok((self.decode(py, pointer, encoding)?, encoding.len()))
     }
 
     /// Puts what a function makes of an object in its place, unless it was replaced meanwhile: then `None`.
@@ -165,7 +173,7 @@ impl Pile {
         function: &Bound<'py, PyAny>,
         buffer: &mut ReadBuf,
     ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
-        let object = self.codec.decode(py, self.open_to_change(py)?.read(pointer, buffer)?)?;
+        let object = self.decode(py, pointer, self.open_to_change(py)?.read(pointer, buffer)?)?;
         // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
         let new = unsafe {
             let new = ffi::PyObject_CallOneArg(function.as_ptr(), object.as_ptr());
