@@ -85,6 +85,20 @@ def test_what_fails_changes_nothing(cache: gabion.Cache) -> None:
     assert (cache["n"], len(cache)) == ("text", 1)
 
 
+def test_a_function_that_returns_nothing_is_refused(cache: gabion.Cache) -> None:
+    """It changed what it was given in place, and the value would be None."""
+    text = r"class list returned None, so nothing was put: it must return the changed .*; put\(key, None\) stores None$"
+    cache["seen"] = ["Ada"]
+    for key in ("seen", "new"):
+        with pytest.raises(TypeError, match=text):
+            cache.change(key, lambda seen: seen.append("Grace"), [])
+    assert dict(cache.items()) == {"seen": ["Ada"]}
+    cache["none"] = None
+    for key in ("none", "other"):
+        assert cache.change(key, lambda nothing: nothing, None) is None
+        assert cache[key] is None
+
+
 def test_what_finds_no_room_is_returned_and_not_kept(cache: gabion.Cache) -> None:
     assert cache.change("k", lambda value: bytes(2 << 20), None) == bytes(2 << 20)
     assert "k" not in cache

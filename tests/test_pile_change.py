@@ -1,6 +1,7 @@
 """`Pile.change`: what another thread puts in between is not lost."""
 
 import gc
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_what_goes_wrong_changes_nothing(pile: gabion.Pile) -> None:
         pile.change(pointer, lambda _: b"x" * (2 << 20))
     assert pile.get(pointer) == [1]
     with pytest.raises(RuntimeError, match="it must not replace it itself"):
-        pile.change(pointer, lambda value: pile.replace(pointer, [value[0] + 1]))
+        pile.change(pointer, lambda value: (pile.replace(pointer, [value[0] + 1]), value))
     pile.validate()
 
 
@@ -98,21 +99,36 @@ def test_who_is_gone_is_not_changed(pile: gabion.Pile, tmp_path: Path) -> None:
             pile.change(pointer, lambda value: value)
     pointer = pile.put(1)
     with pytest.raises(gabion.PointerError):
-        pile.change(pointer, lambda _: pile.remove(pointer))
+        pile.change(pointer, lambda value: (pile.remove(pointer), value))
     assert len(pile) == 0
     pointer = pile.put(bytes(2 << 20))
     with pytest.raises(gabion.ClosedError):
-        pile.change(pointer, lambda _: pile.close())
+        pile.change(pointer, lambda value: (pile.close(), value))
     path = tmp_path / "a.pile"
     with gabion.Pile(path=path) as filed:
         pointer = filed.put(bytes(2 << 20))
         with pytest.raises(gabion.ClosedError):
-            filed.change(pointer, lambda _: filed.close())
+            filed.change(pointer, lambda value: (filed.close(), value))
     gc.collect()
     with gabion.Pile(path=path, read_only=True) as reading:  # nobody holds the file
         with pytest.raises(gabion.GabionError, match="read_only"):
             reading.change(pointer, lambda value: value)
         assert reading.get(pointer) == bytes(2 << 20)
+
+
+def test_a_function_that_returns_nothing_is_refused(pile: gabion.Pile) -> None:
+    """It changed what it was given in place, and the object would be None."""
+    pointer = pile.put({"visits": 1})
+    text = (
+        "the function that change() called with an object of class dict returned None, so nothing was put: it must "
+        "return the changed object, and not only change what it is given; replace(ptr, None) stores None"
+    )
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        pile.change(pointer, lambda page: page.update(visits=2))
+    assert pile.get(pointer) == {"visits": 1}
+    pile.replace(pointer, None)
+    assert pile.change(pointer, lambda nothing: nothing) is None
+    assert pile.change(pointer, lambda nothing: [nothing]) == [None]
 
 
 def test_changes_nest(pile: gabion.Pile) -> None:

@@ -206,11 +206,12 @@ class Table(Renewer[_K, _V]):
         """Put ``function(value)`` in the value's place, in one step, and return it.
 
         No change by another thread is lost: where one comes between, ``function`` is called again, with the value that
-        is there then, so it should be quick and do nothing else. What it raises changes nothing. Times and priority
-        stay. Where there is no value, ``function(default)`` is put, with the keywords of put(); without a default that
-        is a KeyError. As with get_or_put(), the new value is returned even if there is no room to keep it; then the key
-        holds nothing, as after a refused put(). Raises RuntimeError where ``function`` itself puts something else under
-        the key each time.
+        is there then, so it should be quick and do nothing else. It may change what it is given and return that; where
+        it returns None for something else, as a function does that only changes it, that is a TypeError. What it raises
+        changes nothing. Times and priority stay. Where there is no value, ``function(default)`` is put, with the
+        keywords of put(); without a default that is a KeyError. As with get_or_put(), the new value is returned even if
+        there is no room to keep it; then the key holds nothing, as after a refused put(). Raises RuntimeError where
+        ``function`` itself puts something else under the key each time.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -224,7 +225,7 @@ class Table(Renewer[_K, _V]):
         while (changed := CacheTable._change(self, key, function, MISSING)) is MISSING:
             if default is MISSING:
                 raise KeyError(key)
-            made = function(default)
+            made: _V = CacheTable._changed(function, default)
             # None: another value came between, and may be gone again.
             if (
                 CacheTable._add(self, key, made, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)

@@ -55,6 +55,33 @@ pub(crate) fn shown_path<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'p
     }
 }
 
+/// What the function that change() was given makes of an object. `none` is the call that stores None.
+///
+/// # Errors
+/// What it raises; `TypeError` where it returns None for something else, as a function does that changes what it is
+/// given and returns nothing: the object would be lost.
+pub(crate) fn changed<'py>(
+    function: &Bound<'py, PyAny>,
+    object: &Bound<'py, PyAny>,
+    none: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
+    let made = unsafe {
+        let made = ffi::PyObject_CallOneArg(function.as_ptr(), object.as_ptr());
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
+    if made.is_none() && !object.is_none() {
+        let class = class_name(object);
+        let text = format!(
+            "the function that change() called with an object of class {class} returned None, so nothing was put: it must return the \
+             changed object, and not only change what it is given; {none} stores None"
+        );
+        return Err(type_error(py, &text));
+    }
+    Ok(made)
+}
+
 /// What was given for an argument that may be left out, where `None` is a value like any other, so that `Option` will
 /// not do.
 pub(crate) enum Given<'py> {

@@ -17,16 +17,20 @@ use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, former, missing, not_built, nothing, set_results, tell_key};
 use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options, saving};
+use crate::argument::changed;
 use crate::codec::Codec;
 use crate::errors::exception;
 use crate::figures::Figure;
 use crate::gate::through_gate;
 use crate::meanwhile::Meanwhile;
 use crate::scratch::with_key;
-use crate::{ffi, result, size, time};
+use crate::{result, size, time};
 
 /// A limit that is less was meant as a count: the index alone takes as much for the first entry.
 const LEAST: usize = 4 << 10;
+
+/// How None is put, for whoever means it.
+const PUT_NONE: &str = "put(key, None)";
 
 /// How often a change is tried. Threads that only compete for a key come nowhere near.
 const CHANGES: u32 = 10_000;
@@ -209,11 +213,7 @@ impl CacheTable {
                 };
                 let value = codec.decode(py, old).map_err(|error| not_built(error, key))?;
                 let length = old.len();
-                // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
-                let new = unsafe {
-                    let new = ffi::PyObject_CallOneArg(function.as_ptr(), value.as_ptr());
-                    Bound::from_owned_ptr_or_err(py, new)?
-                };
+                let new = changed(function, value.bind(py), PUT_NONE)?;
                 let former = former(&mut buf, length);
                 let changed = inner.encoded(&new, |new| Ok(table.replace_if(name, former.clone(), new)))?;
                 if changed.is_some() {
@@ -226,6 +226,13 @@ impl CacheTable {
             );
             Err(exception(&py.get_type::<PyRuntimeError>(), &text))
         })
+    }
+
+    /// What change() puts for a key without a value: what the function makes of the default.
+    #[staticmethod]
+    #[pyo3(signature = (function, default, /))]
+    fn _changed<'py>(function: &Bound<'py, PyAny>, default: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        changed(function, default, PUT_NONE)
     }
 
     /// Notes which key of put_many() an error is about.

@@ -248,8 +248,9 @@ impl Pile {
     ///
     /// No change by another thread is lost: where one comes between, function is called again, with the object that is
     /// there then, so it should be quick and do nothing else. What it is given is its own, as from get(): it may change
-    /// that and return it. What it raises changes nothing. Raises what get() and replace() raise, and RuntimeError
-    /// where function itself replaces the object each time.
+    /// that and return it. Where it returns None for something else, as a function does that only changes what it is
+    /// given, that is a TypeError: replace(ptr, None) stores None. What it raises changes nothing. Raises what get()
+    /// and replace() raise, and RuntimeError where function itself replaces the object each time.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()

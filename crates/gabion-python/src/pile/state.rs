@@ -10,6 +10,7 @@ use pyo3::types::PyString;
 use super::file::Kept;
 use super::refusal::{self, Failure};
 use super::roll;
+use crate::argument::changed;
 use crate::codec::{Apart, Codec};
 use crate::ffi;
 use crate::scratch::with_encoded_apart;
@@ -174,12 +175,8 @@ impl Pile {
         buffer: &mut ReadBuf,
     ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         let object = self.decode(py, pointer, self.open_to_change(py)?.read(pointer, buffer)?)?;
-        // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
-        let new = unsafe {
-            let new = ffi::PyObject_CallOneArg(function.as_ptr(), object.as_ptr());
-            drop(object);
-            Bound::from_owned_ptr_or_err(py, new)?
-        };
+        let new = changed(function, object.bind(py), "replace(ptr, None)")?;
+        drop(object);
         let replace = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
             let replaced = if apart.is_empty() {
                 pile.replace_unchanged(pointer, buffer, &[encoding])
