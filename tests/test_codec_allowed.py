@@ -304,6 +304,55 @@ def test_a_module_allows_what_is_defined_in_it(shop):  # noqa: F811
         codec.decode(b"\x00\xd3\x00")
 
 
+def test_a_module_allows_no_methods_and_no_classes_of_classes(shop):  # noqa: F811
+    more = """
+class Settings:
+    text = "safe"
+
+    def __init__(self, text): self.text = text
+
+    def __new__(cls, *given): return object.__new__(cls)
+
+    @staticmethod
+    def made(text): return Settings(text)
+
+class Heir(Settings): pass
+
+class Meta(type): pass
+"""
+    module = shop(SHOP + more)
+    for method in (
+        "Settings.__init__",
+        "Settings.__new__",
+        "Heir.__init__",
+        "Outer.Inner.__init__",
+        "Meta",
+        "Meta.mro",
+    ):
+        codec = _Codec([module])
+        codec.restore(record(4, text(b"shop") + text(method.encode())))
+        with pytest.raises(CodecError, match=r"defines nothing of that name|may not build"):
+            codec.decode(b"\x00\xd3\x00")
+    first = _Codec()
+    data = first.encode(Calls(module.Settings.__init__, (module.Settings, "EVIL")))
+    with pytest.raises(CodecError, match="defines nothing of that name"):
+        reopened(first, [module]).decode(data)
+    assert module.Settings.text == "safe"
+    # It takes no object that it could change, and what stands at the top level is called with anything.
+    first = _Codec()
+    data = first.encode([Calls(module.Settings.made, ("a",)), module.Outer.Inner("b")])
+    made, inner = reopened(first, [module]).decode(data)
+    assert (type(made), made.text, inner) == (module.Settings, "a", module.Outer.Inner("b"))
+
+
+class Calls:
+    def __init__(self, *reduced):
+        self.reduced = reduced
+
+    def __reduce__(self):
+        return self.reduced
+
+
 def test_everything_says_where_it_looked(shop):  # noqa: F811
     module = shop(SHOP)
     first = _Codec()

@@ -5,6 +5,7 @@ import contextlib
 import copyreg
 import decimal
 import fractions
+import ipaddress
 import sys
 import types
 import uuid
@@ -182,7 +183,7 @@ def test_a_file_does_not_change_classes_and_functions():
         at = 2
         data = b"\x01" + value + bytes([len(value) - at]) + state
         data += b"\x02" + (1).to_bytes(8, "little")
-        with pytest.raises(CodecError, match="sets attributes or items of"):
+        with pytest.raises(CodecError, match="parts of an object that is there already"):
             forged(names, data)
 
 
@@ -209,7 +210,7 @@ def test_types_of_items_do_not_reach_out_of_the_items():
         return Forged(numpy.dtype, ("V8", False, True), state)
 
     outside = structure({"a": (numpy.dtype("i8"), 1 << 20)})
-    with pytest.raises(CodecError, match="itemsize"):
+    with pytest.raises(CodecError, match="outside of its item"):
         reread(outside)
     # Objects that are none: NumPy finds out if it is told that there are any.
     made = reread(structure({"a": (numpy.dtype("O"), 0)}))
@@ -335,6 +336,17 @@ def test_an_object_of_a_module_is_no_definition_of_it():
         Forged(list, (range(1 << 62),)),
         Forged(collections.Counter, (range(1 << 40),)),
         Forged(collections.deque, (range(1 << 70), 0)),
+        Forged(list, (ipaddress.IPv6Network("::/0"),)),
+        Forged(tuple, (ipaddress.IPv4Network("0.0.0.0/0"),)),
+        Forged(collections.deque, (ipaddress.IPv6Network("::/0"), 0)),
+        Forged(dict, ([ipaddress.IPv6Network("::/0")],)),
+        Forged(copyreg._reconstructor, (list, list, ipaddress.IPv6Network("::/0"))),
+        Forged(collections.deque, (Forged(collections.UserList, (), {"data": range(1 << 40)}), 0)),
+        Forged(collections.UserList, (Forged(collections.UserList, (), {"data": range(1 << 40)}),)),
+        Forged(collections.Counter, (Forged(collections.UserList, (), {"data": range(1 << 40)}),)),
+        Forged(set, (Forged(collections.ChainMap, (), {"maps": [range(1 << 40)]}),)),
+        Forged(bytes, (1 << 30,)),
+        Forged(bytearray, (1 << 30,)),
         Forged(fractions.Fraction, ("1e999999999",)),
         Forged(fractions.Fraction, (decimal.Decimal("1e999999999"),)),
         Forged(int, (decimal.Decimal("1e999999999"),)),
@@ -344,6 +356,50 @@ def test_an_object_of_a_module_is_no_definition_of_it():
 def test_a_few_bytes_do_not_take_all_time(endless):
     with pytest.raises(CodecError, match="all memory, or all time"):
         reread(endless)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Forged(list, (range(1000),)),
+        Forged(list, (collections.deque([1, 2]),)),
+        Forged(tuple, (collections.OrderedDict(a=1),)),
+        Forged(dict, ([("a", 1), ["b", 2]],)),
+        Forged(dict, (collections.UserDict(a=1),)),
+        Forged(list, (collections.UserList([1, 2]),)),
+        Forged(set, (collections.ChainMap({"a": 1}, {"b": 2}),)),
+        Forged(collections.deque, ((), 5), None, iter([1, 2])),
+        Forged(collections.Counter, (collections.Counter("abba"),)),
+        Forged(collections.defaultdict, (list, {"a": [1]})),
+        Forged(bytes, (1000,)),
+        Forged(bytearray, ("\xe9", "latin-1")),
+    ],
+    ids=lambda forged_: str(forged_.reduced[:2]),
+)
+def test_containers_are_made_of_what_the_file_brought(made):
+    callable_, arguments, *rest = made.reduced
+    expected = callable_(*arguments)
+    if rest:
+        expected.extend([1, 2])
+        made = Forged(callable_, arguments, None, iter([1, 2]))
+    assert reread(made) == expected
+
+
+def test_parts_are_given_to_no_object_that_has_them_already():
+    codec = _Codec()
+    data = codec.encode(Forged(list, (), None, iter([1])))
+    # What it is made of comes from another place, and so do its items.
+    assert data.count(b"\x01") >= 1
+    refused = 0
+    for at in range(1, len(data)):
+        for flag in (1, 2, 4, 8, 16, 32, 64, 128):
+            forged_ = bytearray(data)
+            forged_[at] |= flag
+            try:
+                codec.decode(bytes(forged_))
+            except CodecError as error:
+                refused += "parts of an object that is there already" in str(error)
+    assert refused
 
 
 def test_a_class_that_is_called_as_one_of_the_standard_library_is_no_such():

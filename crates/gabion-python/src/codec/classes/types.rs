@@ -5,7 +5,7 @@
 //! | nothing | what stands in `standard` |
 //! | `[shop.Person, shop.connect]` | as well, these classes and functions, by the names that they have, whether or not those lead to them |
 //! | `[shop.MISSING]` | as well, an object that pickle stores by its name, and that is found by it |
-//! | `[shop.models]` | as well, classes and functions that are defined in a module, by names in it |
+//! | `[shop.models]` | as well, classes, static methods and functions that are defined in a module, by names in it |
 //! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
 //!
@@ -35,6 +35,10 @@ use crate::codec::object::{self, Own, Raise, Raised, as_py, is_same_text};
 use crate::errors::{class_name, shown, type_error};
 use crate::ffi::{self, PyObject};
 use crate::once::intern;
+
+unsafe extern "C" {
+    static mut PyStaticMethod_Type: ffi::PyTypeObject;
+}
 
 /// The protocol that a reducer is asked for.
 const PROTOCOL: i32 = 5;
@@ -174,7 +178,8 @@ impl Types {
     }
 
     /// What a module that was passed has under a stored name, if it is defined there. A name with points leads through
-    /// classes alone.
+    /// classes alone, and to a class or a static method: any other method would change whatever it is called with, and
+    /// that may be a class of the program. Nor is a class of classes meant, as its instances are such.
     ///
     /// # Errors
     /// What the module's own code raises, except that there is no such attribute.
@@ -183,13 +188,20 @@ impl Types {
         // SAFETY: all are held; items are borrowed from a list that is; new references or null with an error.
         unsafe {
             let parts = Own::take(ffi::PyUnicode_Split(record.name.ptr(), object::intern(c".")?.ptr(), -1))?;
-            let mut object = module.clone();
+            let (mut object, mut is_method) = (module.clone(), false);
             for i in 0..ffi::PyList_Size(parts.ptr()) {
                 if i > 0 && ffi::PyType_Check(object.ptr()) == 0 {
                     return Ok(Inside::Nothing);
                 }
-                let Some(next) = get(&object, ffi::PyList_GetItem(parts.ptr(), i))? else { return Ok(Inside::Nothing) };
+                let name = ffi::PyList_GetItem(parts.ptr(), i);
+                let Some(next) = get(&object, name)? else { return Ok(Inside::Nothing) };
+                is_method = i > 0 && ffi::PyType_Check(next.ptr()) == 0 && !is_static(&object, name)?;
                 object = next;
+            }
+            let is_of_classes = ffi::PyType_Check(object.ptr()) != 0
+                && ffi::PyType_IsSubtype(object.ptr().cast(), &raw mut ffi::PyType_Type) != 0;
+            if is_method || is_of_classes {
+                return Ok(Inside::Nothing);
             }
             let own = get(&object, object::intern(c"__module__")?.ptr())?;
             // An object of a class in the module says the same of itself: it is no definition, and others have it.
@@ -301,6 +313,27 @@ unsafe fn get(object: &Own, name: *mut PyObject) -> Raise<Option<Own>> {
             }
             Err(Raised) => Err(Raised),
         }
+    }
+}
+
+/// Whether a class's attribute is a static method of its own, and not one that the interpreter calls (`__new__`).
+///
+/// # Safety
+/// A live class, held by the caller, and a live string.
+unsafe fn is_static(class: &Own, name: *mut PyObject) -> Raise<bool> {
+    // SAFETY: live by the caller's word; a class written in Python has a dict, from which the item is borrowed.
+    unsafe {
+        let of: *mut ffi::PyTypeObject = class.ptr().cast();
+        if ffi::PyType_HasFeature(of, ffi::Py_TPFLAGS_HEAPTYPE) == 0
+            || ffi::PyUnicode_Tailmatch(name, object::intern(c"__")?.ptr(), 0, 2, -1) != 0
+        {
+            return Ok(false);
+        }
+        let found = ffi::PyDict_GetItemWithError((*of).tp_dict, name);
+        if found.is_null() {
+            return if ffi::PyErr_Occurred().is_null() { Ok(false) } else { Err(Raised) };
+        }
+        Ok(ffi::Py_TYPE(found) == &raw mut PyStaticMethod_Type)
     }
 }
 

@@ -232,6 +232,10 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             tags::NAMED_TUPLE | tags::NAMED_TUPLE_AGAIN => self.named_tuple(place, tag == tags::NAMED_TUPLE_AGAIN),
             tags::REDUCE | tags::NEW | tags::NEW_KEYWORDS => {
                 let parts = self.reader.byte()?;
+                if parts & tags::PART_AGAIN != 0 && parts != tags::PART_AGAIN {
+                    // Another object's, which has had them.
+                    return Err(damaged("parts of an object that is there already"));
+                }
                 self.wait(Frame::rebuild(tag, parts, place)?)
             }
             tags::DATETIME_ZONE => {

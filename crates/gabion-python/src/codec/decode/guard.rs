@@ -8,15 +8,13 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
+use super::endless::{arguments_of, is_endless, is_of_module};
 use super::leaf::Maker;
 use crate::codec::classes::global::repr;
 use crate::codec::classes::standard;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, import, intern, is_same_text, refuse};
-use crate::ffi::{self, PyObject, PyTypeObject};
+use crate::ffi::{self, PyTypeObject};
 use crate::once::{of_module, once};
-
-/// Items that a container may be built of by a call: more are stored as they are.
-const MOST_COUNTED: isize = 1 << 22;
 
 /// Functions that pickles call, of whose arguments not all are those of a pickle, and the modules that they are in.
 /// Others stand in for them, whoever met the functions first.
@@ -63,13 +61,13 @@ impl Maker<'_, '_> {
         if self.registry.is_guarded() { self.look_at_owner(object) } else { Ok(()) }
     }
 
-    /// Looks at a call, with a tuple. Another function may be called in the place of one.
+    /// Looks at a call, with a tuple and a dict. Another function may be called in the place of one.
     ///
     /// # Errors
     /// `CodecError` where a file may not call it.
     #[inline]
-    pub fn guard_call(&self, callable: &Own, arguments: &Own) -> Raise<Option<Own>> {
-        if self.registry.is_guarded() { self.look_at_call(callable, arguments) } else { Ok(None) }
+    pub fn guard_call(&self, callable: &Own, arguments: &Own, keywords: Option<&Own>) -> Raise<Option<Own>> {
+        if self.registry.is_guarded() { self.look_at_call(callable, arguments, keywords) } else { Ok(None) }
     }
 
     /// Looks at a function that is to give an object its state.
@@ -84,11 +82,33 @@ impl Maker<'_, '_> {
         // SAFETY: all are held; a new reference or null with an error.
         let arguments = unsafe { Own::take(ffi::PyTuple_Pack(2, object.ptr(), state.ptr()))? };
         self.look_at_owner(object)?;
-        match self.look_at_call(setter, &arguments)? {
+        match self.look_at_call(setter, &arguments, None)? {
             // Those that others stand in for set nothing.
             Some(_) => Err(forbidden("sets a state by", setter)),
             None => Ok(()),
         }
+    }
+
+    /// Looks at a method of an object that is to be called with one argument. An object may have had another function
+    /// set in the place of its class's.
+    ///
+    /// # Errors
+    /// `CodecError` where a file may not call it.
+    #[inline]
+    pub fn guard_method(&self, object: &Own, method: Own, argument: &Own) -> Raise<Own> {
+        // SAFETY: held; a function has the object that it is bound to, which is compared.
+        let is_another = unsafe {
+            let of = method.ptr();
+            ffi::PyType_Check(of) != 0
+                || ffi::PyFunction_Check(of) != 0
+                || (ffi::PyCFunction_Check(of) != 0 && ffi::PyCFunction_GetSelf(of) != object.ptr())
+        };
+        if !is_another || !self.registry.is_guarded() {
+            return Ok(method);
+        }
+        // SAFETY: held; a new reference or null with an error.
+        let arguments = unsafe { Own::take(ffi::PyTuple_Pack(1, argument.ptr()))? };
+        Ok(self.look_at_call(&method, &arguments, None)?.unwrap_or(method))
     }
 
     #[cold]
@@ -132,10 +152,14 @@ impl Maker<'_, '_> {
     }
 
     #[cold]
-    fn look_at_call(&self, callable: &Own, arguments: &Own) -> Raise<Option<Own>> {
+    fn look_at_call(&self, callable: &Own, arguments: &Own, keywords: Option<&Own>) -> Raise<Option<Own>> {
         // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyType_Check(callable.ptr()) == 0 } {
-            return self.look_at_function(callable);
+            let instead = self.look_at_function(callable)?;
+            if instead.is_some() && is_endless_base(arguments)? {
+                return Err(forbidden(FEW_BYTES, callable));
+            }
+            return Ok(instead);
         }
         let class: *mut PyTypeObject = callable.ptr().cast();
         // SAFETY: a class, as was just seen, held.
@@ -150,11 +174,13 @@ impl Maker<'_, '_> {
         if made_by_numpy || (numpy == Numpy::Dtype && !told) {
             return Err(forbidden("calls", callable));
         }
-        // SAFETY: a class and arguments, all held.
-        if unsafe { is_endless(class, arguments)? } {
-            return Err(forbidden("calls with a few bytes what takes all memory, or all time:", callable));
+        // SAFETY: a class, a tuple and a dict, all held.
+        if unsafe { is_endless(class, arguments, keywords)? } {
+            return Err(forbidden(FEW_BYTES, callable));
         }
-        Ok(None)
+        // SAFETY: live, as its name is with it.
+        let is_dtype = unsafe { std::ffi::CStr::from_ptr((*class).tp_name) } == c"numpy.dtype";
+        if is_dtype { import(c"gabion._arrays", c"dtype").map(Some) } else { Ok(None) }
     }
 
     /// What is called in the place of a function.
@@ -186,67 +212,29 @@ impl Maker<'_, '_> {
     }
 }
 
+const FEW_BYTES: &str = "calls with a few bytes what takes all memory, or all time:";
+
+/// Whether `copyreg._reconstructor` would call a base with what has no end: class, base, and what the base is made of.
+/// Other functions have no class as their second argument, or do nothing with it.
+fn is_endless_base(arguments: &Own) -> Raise<bool> {
+    let mut parts = arguments_of(arguments).skip(1);
+    let (Some(base), Some(state)) = (parts.next(), parts.next()) else { return Ok(false) };
+    // SAFETY: held by the arguments, which the caller holds; a new reference or null with an error.
+    unsafe {
+        if ffi::PyType_Check(base) == 0 {
+            return Ok(false);
+        }
+        let state = Own::take(ffi::PyTuple_Pack(1, state))?;
+        is_endless(base.cast(), &state, None)
+    }
+}
+
 fn forbidden(does: &str, what: &Own) -> Raised {
     refuse(&format!(
         "cannot rebuild the stored object: it {does} {}, which a file may not do; if you trust it, pass gabion.Pile(path=..., \
          types=\"*\")",
         repr(what)
     ))
-}
-
-/// Items of a tuple that the caller has checked for being one.
-fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
-    // SAFETY: a live object, which is held over this.
-    let items = unsafe { ffi::PyTuple_Size(tuple.ptr()) };
-    // SAFETY: held, and that long; items are borrowed from it.
-    (0..items).map(|i| unsafe { ffi::PyTuple_GetItem(tuple.ptr(), i) })
-}
-
-/// Whether a call of an interpreter's own class takes much longer than its arguments are long: counts through a range,
-/// or writes out the zeros of an exponent.
-///
-/// # Safety
-/// A live class, and a tuple.
-unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> Raise<bool> {
-    const COUNTING: &[&[u8]] = &[b"Counter", b"OrderedDict", b"UserList", b"UserString", b"UserDict", b"ChainMap"];
-    // SAFETY: live by the caller's word; its name lives with it; a range is one by its exact class, and its length is
-    // asked of it.
-    unsafe {
-        let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
-        let native = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 || name.starts_with(b"collections.");
-        let counts = native || name == b"array.array" || COUNTING.contains(&name);
-        let is_fraction = name == b"Fraction" && is_of_module(class, &intern(c"fractions")?)?;
-        let is_number = is_fraction || ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_LONG_SUBCLASS) != 0;
-        Ok(arguments_of(arguments).any(|argument| {
-            if counts && ffi::Py_TYPE(argument) == &raw mut ffi::PyRange_Type && class != &raw mut ffi::PyRange_Type {
-                let len = ffi::PyObject_Size(argument);
-                if len < 0 {
-                    ffi::PyErr_Clear();
-                }
-                return !(0..=MOST_COUNTED).contains(&len);
-            }
-            let of = std::ffi::CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
-            (is_number && matches!(of, b"decimal.Decimal" | b"Decimal"))
-                || (is_fraction && ffi::PyUnicode_Check(argument) != 0 && has_exponent(argument))
-        }))
-    }
-}
-
-/// Whether a number's text has an exponent.
-///
-/// # Safety
-/// A live string.
-unsafe fn has_exponent(text: *mut PyObject) -> bool {
-    let mut len = 0;
-    // SAFETY: live by the caller's word, as its text is with it.
-    unsafe {
-        let data = ffi::PyUnicode_AsUTF8AndSize(text, &raw mut len);
-        if data.is_null() {
-            ffi::PyErr_Clear();
-            return true;
-        }
-        std::slice::from_raw_parts(data.cast::<u8>(), len as usize).iter().any(|byte| matches!(byte, b'e' | b'E'))
-    }
 }
 
 /// Whether instances of a class that inherits from one of NumPy's are made by the class itself, or by one between the
@@ -270,22 +258,6 @@ unsafe fn has_its_own_new(mut class: *mut PyTypeObject) -> Raise<bool> {
         }
     }
     Ok(false)
-}
-
-/// Whether a class says that it is defined in a module, or in one below it.
-///
-/// # Safety
-/// A live class.
-unsafe fn is_of_module(class: *mut PyTypeObject, name: &Own) -> Raise<bool> {
-    // SAFETY: live by the caller's word; strings, which are held; a new reference or null with an error.
-    unsafe {
-        let Some(module) = attribute_or_none(class.cast(), c"__module__")? else { return Ok(false) };
-        if ffi::PyUnicode_CheckExact(module.ptr()) == 0 {
-            return Ok(false);
-        }
-        let parts = Own::take(ffi::PyUnicode_Split(module.ptr(), intern(c".")?.ptr(), 1))?;
-        Ok(is_same_text(&Own::share(ffi::PyList_GetItem(parts.ptr(), 0)), name))
-    }
 }
 
 /// What NumPy has to do with a class, or with one that it inherits from.
