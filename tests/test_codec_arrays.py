@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,41 @@ def test_what_was_stored_does_not_follow_the_array() -> None:
             assert other[0] == 0
             # Nobody holds it any more: it may be resized.
             array.resize(3, refcheck=False)
+
+
+@pytest.mark.parametrize(
+    "change", ["resize((3,), refcheck=False)", "__setstate__((1, (3,), a.dtype, False, b'x' * 24))"]
+)
+def test_an_array_that_moves_before_it_is_written_is_refused(script: Callable[..., str], change: str) -> None:
+    # NumPy frees the memory although it was lent.
+    said = script(f"""
+        import numpy as np
+        import gabion
+
+        class Changes:
+            def __init__(self, array): self.array = array
+            def __reduce__(self):
+                a = self.array
+                a.{change}
+                return int, (7,)
+
+        with gabion.Pile() as pile:
+            for shown in (lambda a: a, lambda a: a[:300_000], lambda a: a.reshape(2, -1)):
+                for call in (pile.put, lambda v: pile.put_many([v]), lambda v: pile.replace(kept, v)):
+                    kept, a = pile.put("kept"), np.arange(400_000)
+                    try:
+                        call([shown(a), Changes(a)])
+                    except gabion.CodecError as error:
+                        assert "has resized it" in str(error), error
+                    else:
+                        raise AssertionError
+                    assert pile.get(kept) == "kept"
+            a = np.arange(400_000)
+            one, seven = pile.get(pile.put([a, Changes(np.arange(9))]))
+            assert (one == a).all() and seven == 7
+        print("alive")
+    """)
+    assert said == "alive\n"
 
 
 def test_damage_is_told() -> None:

@@ -1,5 +1,6 @@
 """max_bytes: what does not fit is refused, what is stored stays, and room comes back."""
 
+import copyreg
 import itertools
 import random
 import sys
@@ -305,6 +306,42 @@ def test_what_is_endless_ends_at_the_limit(kind: type) -> None:
         assert pile.get(kept) == "kept"
         assert len(pile) == 1
         pile.validate()
+
+
+def test_reducers_without_end_are_found_long_before_a_large_limit() -> None:
+    for limit in ("100 MiB", None):
+        with gabion.Pile(max_bytes=limit) as pile:
+            for kind in (Endless, EndlessReducer):
+                with pytest.raises(gabion.CodecError, match=r"Endless.*__reduce__.*more than 100000 times"):
+                    pile.put(kind())
+            assert len(pile) == 0
+
+
+class Linked:
+    """Its reducer gives what was there before."""
+
+    def __init__(self, value: int, behind: Any) -> None:
+        self.value, self.behind = value, behind
+
+    def __reduce__(self) -> Any:
+        return Linked, (self.value, self.behind)
+
+
+class LinkedByState(Linked):
+    def __reduce__(self) -> Any:
+        return copyreg.__newobj__, (LinkedByState,), dict(vars(self))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Linked, LinkedByState])
+def test_a_long_list_of_nodes_has_an_end(kind: type) -> None:
+    made: Any = None
+    for value in range(150_000):
+        made = kind(value, made)
+    with gabion.Pile() as pile:
+        found = pile.get(pile.put(made))
+        for value in reversed(range(150_000)):
+            assert found.value == value
+            found, made = found.behind, made.behind
 
 
 def test_the_limit_can_be_read_and_set() -> None:

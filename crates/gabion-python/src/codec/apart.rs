@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use pyo3::prelude::*;
 
-use super::object::{Own, Raise, Raised};
+use super::classes::numpy::Seen;
+use super::object::{Own, Raise, Raised, refuse};
 use super::room;
 use crate::ffi;
 
@@ -31,17 +32,19 @@ struct Part {
     before: usize,
     bytes: *const u8,
     len: usize,
-    _owner: Owner,
+    owner: Owner,
 }
 
-/// What keeps bytes where they are. Not for arrays that are resized in spite of references to them (`refcheck=False`),
-/// as with everybody who uses one.
-#[expect(dead_code, reason = "only held")]
+/// What keeps bytes where they are.
+#[expect(dead_code, reason = "some are only held")]
 pub enum Owner {
     /// An object that does not move them.
     Object(Own),
     /// A buffer of an object.
     Buffer(View),
+    /// A buffer of an array of NumPy's, which moves its items in spite of that, where it is told to (`refcheck=False`).
+    /// So it is looked at before they are read.
+    Array(View, Seen),
 }
 
 /// A buffer of an object, which may change it but not move it; released in the end. Boxed, because an object may know
@@ -64,7 +67,7 @@ impl Apart {
     /// # Safety
     /// They stay where they are as long as `owner` lives.
     pub unsafe fn leave_out(&mut self, at: usize, bytes: *const u8, len: usize, owner: Owner) -> Raise<()> {
-        room::push(&mut self.parts, Part { at, before: self.left_out, bytes, len, _owner: owner })?;
+        room::push(&mut self.parts, Part { at, before: self.left_out, bytes, len, owner })?;
         self.left_out += len;
         Ok(())
     }
@@ -96,11 +99,22 @@ impl Apart {
         position - before.checked_sub(1).map_or(0, |last| self.parts[last].before + self.parts[last].len)
     }
 
-    /// The whole encoding, whose own bytes are `own`, in pieces.
+    /// The whole encoding, whose own bytes are `own`, in pieces, to be copied before any other code runs.
     ///
     /// # Errors
-    /// `MemoryError`.
+    /// `MemoryError`; `CodecError` where an array has moved its items meanwhile.
     pub fn pieces<'a>(&'a self, py: Python<'_>, own: &'a [u8]) -> PyResult<Pieces<'a>> {
+        for part in &self.parts {
+            if let Owner::Array(_, seen) = &part.owner
+                && !seen.is_as_it_was()
+            {
+                let Raised = refuse(
+                    "cannot store an array: code that ran for what is stored with it has resized it, or given it a state, \
+                     meanwhile; store a copy of it",
+                );
+                return Err(PyErr::fetch(py));
+            }
+        }
         if let [part] = self.parts.as_slice() {
             let (before, behind) = own.split_at(part.at);
             return Ok(Pieces::Three([before, part.bytes(), behind]));
@@ -137,9 +151,9 @@ impl<'a> Deref for Pieces<'a> {
 
 impl Part {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the owner lives as long as the part (duty of `leave_out`). Where there is no global lock, another
-        // thread may write to a buffer meanwhile, as with everybody who reads one: it is only copied, and has some old
-        // bytes then and some new.
+        // SAFETY: the owner lives as long as the part (duty of `leave_out`), and an array was looked at just now. Where
+        // there is no global lock, another thread may write to a buffer meanwhile, as with everybody who reads one: it
+        // is only copied, and has some old bytes then and some new.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }

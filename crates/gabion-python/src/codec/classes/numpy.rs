@@ -7,6 +7,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::codec::format::reader::damaged;
 use crate::codec::object::{Own, Raise, attribute, import, intern};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 /// The types of items that arrays are stored with as they are, by the letters that NumPy has for them: booleans,
@@ -42,6 +43,10 @@ impl Array {
         unsafe { std::slice::from_raw_parts(self.shape, self.dimensions as usize) }
     }
 
+    fn count(&self) -> isize {
+        self.shape().iter().product()
+    }
+
     /// How its items lie, if without gaps: by columns, or by rows.
     pub fn by_columns(&self) -> Option<bool> {
         match self.flags & (Self::ROWS_FIRST | Self::COLUMNS_FIRST) {
@@ -53,6 +58,48 @@ impl Array {
 
     pub fn is_writeable(&self) -> bool {
         self.flags & Self::WRITEABLE != 0
+    }
+}
+
+/// Arrays as they were when one was looked at: it, and those whose memory it shows.
+pub struct Seen(Vec<SeenArray>);
+
+struct SeenArray {
+    array: Own,
+    data: *mut u8,
+    count: isize,
+    dtype: Own,
+}
+
+impl Seen {
+    /// # Errors
+    /// Memory.
+    ///
+    /// # Safety
+    /// A live array of NumPy's own class.
+    pub unsafe fn of(array: *mut PyObject) -> Raise<Seen> {
+        let mut seen = Vec::new();
+        // SAFETY: live by the caller's word; each holds the next, which is an array by its class, and its type of
+        // items.
+        unsafe {
+            let (class, mut next) = (ffi::Py_TYPE(array), array);
+            while !next.is_null() && ffi::PyObject_TypeCheck(next, class) != 0 {
+                let now = &*next.cast::<Array>();
+                let (array, dtype) = (Own::share(next), Own::share(now.dtype));
+                room::push(&mut seen, SeenArray { array, data: now.data, count: now.count(), dtype })?;
+                next = now.base;
+            }
+        }
+        Ok(Seen(seen))
+    }
+
+    /// Whether all of them lie where they lay, and have as many items of that type. Runs no code but this.
+    pub fn is_as_it_was(&self) -> bool {
+        self.0.iter().all(|seen| {
+            // SAFETY: an array, as was seen, held.
+            let now = unsafe { &*seen.array.ptr().cast::<Array>() };
+            now.data == seen.data && now.dtype == seen.dtype.ptr() && now.count() == seen.count
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use super::encoder::Encoder;
 use crate::codec::apart::{self, Owner, View};
-use crate::codec::classes::numpy::{Array, Numpy, value_of};
+use crate::codec::classes::numpy::{Array, Numpy, Seen, value_of};
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, refuse};
 use crate::codec::room;
@@ -72,7 +72,11 @@ impl Encoder<'_, '_> {
             if view.0.len as usize != len {
                 return Err(refuse("another thread changes the array while it is stored"));
             }
-            self.raw(view.0.buf.cast(), len, least, || Owner::Buffer(view))
+            if len < least || cfg!(not(Py_GIL_DISABLED)) && !self.exact {
+                return self.raw(view.0.buf.cast(), len, least, || Owner::Buffer(view));
+            }
+            let seen = Seen::of(obj)?;
+            self.raw(view.0.buf.cast(), len, least, || Owner::Array(view, seen))
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | `quick`, `leaf` | values that hold no others: those that most fields are; all |
 //! | `datetime` | the family of `datetime` |
 //! | `container`, `array`, `instance` | lists, tuples, dicts, sets; arrays of NumPy; slots and `__dict__` |
+//! | `made` | nothing: it follows reducers that make what others are asked for, without end |
 //! | `reduce` | whatever has no form of its own, through `__reduce_ex__` |
 
 mod memo;
@@ -21,6 +22,7 @@ mod leaf;
 mod container;
 mod array;
 mod instance;
+mod made;
 mod reduce;
 
 pub use encoder::encode;

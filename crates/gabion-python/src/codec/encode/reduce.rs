@@ -1,11 +1,12 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
 use super::encoder::{Begun, Encoder, Restart};
+use super::made::ONE_OWNER;
 use super::place;
 use super::scratch::Todo;
 use crate::codec::classes::global;
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise, Raised, attribute, not_reduced, refuse};
+use crate::codec::object::{Own, Raise, Raised, attribute, not_reduced, referenced_at_most, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
@@ -93,6 +94,9 @@ impl Encoder<'_, '_> {
             };
             if ffi::PyCallable_Check(callable.ptr()) == 0 || ffi::PyTuple_Check(arguments.ptr()) == 0 {
                 return Err(refuse("a reducer must return a callable and a tuple of arguments"));
+            }
+            if self.exact && referenced_at_most(parts.ptr(), ONE_OWNER) {
+                self.look_for_made(obj, [Some(&arguments), part(2).as_ref()])?;
             }
             let rest = Rest { state: part(2), items: part(3), pairs: part(4), setter: part(5) };
             drop(parts);

@@ -8,6 +8,7 @@ use gabion_blocks::ending::Noted;
 use super::memo::Memo;
 use crate::codec::object::{Own, Raise};
 use crate::codec::room;
+use crate::ffi::PyObject;
 
 /// Something still to be written.
 pub enum Todo {
@@ -31,6 +32,25 @@ pub struct Scratch {
     pub targets: Vec<usize>,
     /// Dicts that others may have as their `__dict__`, too, and whose entries an object was written with, by address.
     pub owned: HashMap<usize, Own>,
+    /// What the last reducer made for itself.
+    pub made: Made,
+}
+
+/// What a reducer made, among what it returned.
+#[derive(Clone, Copy, Default)]
+pub struct Made {
+    /// Some of it, by address: it is held by what waits to be written, or was noted.
+    pub objects: [usize; 8],
+    pub count: usize,
+    /// How many reducers made something, each asked for what the one before it made.
+    pub depth: u32,
+}
+
+impl Made {
+    /// Whether this is some of it.
+    pub fn has(&self, object: *mut PyObject) -> bool {
+        self.objects[..self.count].contains(&(object as usize))
+    }
 }
 
 /// How many values or positions a thread keeps room for.
@@ -54,9 +74,13 @@ fn kept() -> Option<Box<Scratch>> {
 pub fn take() -> Raise<Box<Scratch>> {
     match kept() {
         Some(kept) => Ok(kept),
-        None => {
-            room::boxed(Scratch { todo: Vec::new(), memo: Memo::new()?, targets: Vec::new(), owned: HashMap::new() })
-        }
+        None => room::boxed(Scratch {
+            todo: Vec::new(),
+            memo: Memo::new()?,
+            targets: Vec::new(),
+            owned: HashMap::new(),
+            made: Made::default(),
+        }),
     }
 }
 
@@ -65,6 +89,7 @@ pub fn keep(mut scratch: Box<Scratch>) {
     scratch.todo.clear();
     scratch.targets.clear();
     scratch.memo.reset();
+    scratch.made = Made::default();
     if !scratch.owned.is_empty() {
         scratch.owned = HashMap::new();
     }
