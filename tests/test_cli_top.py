@@ -145,6 +145,27 @@ def test_somebody_else_who_answers_is_told(answer: bytes) -> None:
     assert "no monitor of gabion's" in done.stderr
 
 
+def test_metrics_have_nothing_that_a_terminal_obeys() -> None:
+    name = '\x1b[31m\x1b]0;here\x07\n"\\ Straße'
+    figures = {
+        "gabion": "1",
+        "pid": 1,
+        "pool": {},
+        "piles": [],
+        "caches": [{"name": name, "entries": 5}],
+        "command": [],
+    }
+    answer = b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(figures).encode()
+    server = HTTPServer(("127.0.0.1", 0), type("Answers", (Other,), {"answer": answer}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with contextlib.closing(server.socket):
+        done = run(f"http://127.0.0.1:{server.server_port}", "--metrics")
+        server.shutdown()
+    assert done.returncode == 0
+    # A backslash stands before each, because Prometheus knows few escapes, and refuses others.
+    assert r'name="\\x1b[31m\\x1b]0;here\\x07\n\"\\ Straße"' in done.stdout
+
+
 @pytest.mark.parametrize(
     ("target", "text", "code"),
     [

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gabion import monitor
+from gabion.cli.failure import shown
 from gabion.cli.top import asking, screen
 from gabion.cli.top.asking import Busy, Figures, Gone, Process
 
@@ -92,13 +93,23 @@ def as_metrics(one: Process | None) -> int:
     """Look once, and print what Prometheus reads. Who does not answer is not in it."""
     told = [one.ask()] if one else asking.everybody()
     known = [figures for figures in told if "pool" in figures]
-    print(monitor.metrics(known, by_pid=True), end="")
+    print(_visible(monitor.metrics(known, by_pid=True)), end="")
     for figures in told:
         if "pool" not in figures:
             print(f"gabion: process {figures['pid']}: no answer within {asking.PATIENCE:g} seconds", file=sys.stderr)
     if not told:
         print(f"gabion: {NOBODY}", file=sys.stderr)
     return 0 if known else 1
+
+
+def _visible(metrics: str) -> str:
+    r"""Write out what a terminal would obey. Prometheus knows few escapes, and so reads a name with \\x1b as text."""
+    lines = metrics.split("\n")
+    if all(line.isprintable() for line in lines):
+        return metrics
+    return "\n".join(
+        "".join(one if one.isprintable() else shown(one).replace("\\", "\\\\") for one in line) for line in lines
+    )
 
 
 def watch(console: Console, one: Process | None, interval: float) -> int:
