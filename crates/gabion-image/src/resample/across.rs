@@ -53,6 +53,8 @@ struct Taps {
     rows: Buffer,
     stride: usize,
     came: usize,
+    /// Which pixels of a row are looked at: the others do not come in.
+    columns: Range<usize>,
     /// The same, sample by sample.
     turned: Buffer,
     /// Of each new pixel: its first old one, and where its weights begin and end. Numbers as bytes.
@@ -75,12 +77,14 @@ impl Taps {
         filter: Filter,
     ) -> Result<Self> {
         let mut exact = Weights::new(pool, filter, widths.0, span, widths.1)?;
-        let stride = (widths.0 * channels).next_multiple_of(ROWS);
+        let columns = exact.reached();
+        let stride = (columns.len() * channels).next_multiple_of(ROWS);
         let mut taps = Self {
             // Clean, so that what is no more than room is no odd number, which would take long to multiply.
             rows: pool.rent(&Request::new(stride * size_of::<Column>()).clean())?,
             stride,
             came: 0,
+            columns: columns.clone(),
             turned: pool.rent(&Request::new(stride * size_of::<Column>()))?,
             pixels: pool.rent(&Request::new(widths.1 * size_of::<Tap>()))?,
             weights: pool.rent(&Request::new(widths.1 * exact.most() * size_of::<f32>()))?,
@@ -93,7 +97,7 @@ impl Taps {
             let at = end;
             end += some.len();
             weights[at..end].copy_from_slice(some);
-            *tap = [old.start, at, end].map(|number| (number as u32).to_ne_bytes());
+            *tap = [old.start - columns.start, at, end].map(|number| (number as u32).to_ne_bytes());
         }
         Ok(taps)
     }
@@ -113,7 +117,7 @@ struct Filtered<'a, const N: usize> {
 impl<const N: usize> SumKernel for Filtered<'_, N> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
-        let Taps { rows, stride, came, turned, pixels, weights } = self.taps;
+        let Taps { rows, stride, came, turned, pixels, weights, .. } = self.taps;
         let columns: &mut [Column] = turned.as_mut_slice().as_chunks_mut().0.as_chunks_mut().0;
         turn(rows.as_slice().as_chunks().0, *stride, columns);
         let pixels: &[Tap] = pixels.as_slice().as_chunks().0.as_chunks().0;
@@ -214,6 +218,14 @@ impl Across {
         self.widths.1 * self.channels
     }
 
+    /// Which pixels of a row are looked at, and taken.
+    pub fn columns(&self) -> Range<usize> {
+        match &self.way {
+            Way::Taps(taps) => taps.columns.clone(),
+            _ => 0..self.widths.0,
+        }
+    }
+
     /// Whether rows are taken as bytes; otherwise as floats.
     pub fn takes_bytes(&self) -> bool {
         !matches!(self.way, Way::Taps(_))
@@ -224,7 +236,7 @@ impl Across {
     /// # Errors
     /// What `write` gives, and the row does not count then; [`ImageError::Memory`](crate::ImageError::Memory).
     pub fn push(&mut self, pool: &Pool, write: impl FnOnce(Target<'_>) -> Result<()>) -> Result<()> {
-        let samples = self.widths.0 * self.channels;
+        let samples = self.columns().len() * self.channels;
         let rows = if let Way::Taps(taps) = &mut self.way {
             write(Target::Floats(taps.next_mut(samples)))?;
             taps.came += 1;

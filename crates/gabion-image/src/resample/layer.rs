@@ -1,10 +1,13 @@
 //! One layer of an image from one size to another.
 
+use std::ops::Range;
+
 use gabion_blocks::{Buffer, Pool, Request};
 
 use super::Resampling;
 use super::across::{Across, Target};
 use super::boxes::{Boxes, LARGEST};
+use super::narrow::Narrow;
 use super::ring::Ring;
 use super::weights::{Filter, Span, Weights};
 use crate::error::{ImageError, Result};
@@ -15,7 +18,13 @@ pub(crate) struct Layer {
     pool: Pool,
     height: usize,
     came: usize,
-    boxes: Option<(Boxes, Buffer)>,
+    /// Which bytes of a row go on: those that no new row is made of do not.
+    part: Range<usize>,
+    /// A row as it came, where it does not go on as it is.
+    row: Option<Buffer>,
+    boxes: Option<Boxes>,
+    /// Where rows get their width before their height.
+    narrow: Option<Narrow>,
     /// None where rows have their height and go through as they are.
     ring: Option<Ring>,
     across: Across,
@@ -51,25 +60,36 @@ impl Layer {
     pub fn new(pool: &Pool, job: &Job) -> Result<Self> {
         let Job { channels, old: Sides { size: old, start, extent }, new, how } = *job;
         let (wide, high) = job.boxes();
-        let boxes = if wide * high > 1 {
-            let row = pool.rent(&Request::new(old.0 * channels))?;
-            Some((Boxes::new(pool, old.0, channels, wide, high)?, row))
-        } else {
-            None
-        };
         let (width, height) = (old.0.div_ceil(wide), old.1.div_ceil(high));
         let span =
             |start: f64, extent: f64, side: usize| Span { start: start / side as f64, extent: extent / side as f64 };
         let (columns, rows) = (span(start.0, extent.0, wide), span(start.1, extent.1, high));
-        let across = Across::new(pool, channels, (width, new.0), new.1, columns, how.filter)?;
-        let through = across.takes_bytes() && height == new.1 && rows.extent >= height as f64;
+        let sideways = Weights::new(pool, how.filter, width, columns, new.0)?;
+        let down = Weights::new(pool, how.filter, height, rows, new.1)?;
+        let (narrow, across) = if is_narrow_first(channels, height, &sideways, &down) {
+            let same = new.0 as f64;
+            let across = Across::new(pool, channels, (new.0, new.0), new.1, same, how.filter)?;
+            (Some(Narrow::new(pool, channels, height, sideways)?), across)
+        } else {
+            (None, Across::new(pool, channels, (width, new.0), new.1, columns, how.filter)?)
+        };
+        let columns = narrow.as_ref().map_or_else(|| across.columns(), Narrow::columns);
+        let through = narrow.is_none() && across.takes_bytes() && height == new.1 && rows.extent >= height as f64;
         let ring = if through {
             None
         } else {
-            let weights = Weights::new(pool, how.filter, height, rows, new.1)?;
-            Some(Ring::new(pool, width * channels, weights)?)
+            let width = if narrow.is_some() { new.0 } else { columns.len() };
+            Some(Ring::new(pool, width * channels, narrow.is_some(), down)?)
         };
-        Ok(Self { pool: pool.clone(), height: old.1, came: 0, boxes, ring, across })
+        let part = columns.start * wide..(columns.end * wide).min(old.0);
+        let boxes = if wide * high > 1 { Some(Boxes::new(pool, part.len(), channels, wide, high)?) } else { None };
+        let row = if boxes.is_some() || part.len() < old.0 {
+            Some(pool.rent(&Request::new(old.0 * channels))?)
+        } else {
+            None
+        };
+        let part = part.start * channels..part.end * channels;
+        Ok(Self { pool: pool.clone(), height: old.1, came: 0, part, row, boxes, narrow, ring, across })
     }
 
     /// How many rows are still to come in.
@@ -86,11 +106,11 @@ impl Layer {
             return Err(ImageError::setting("the image has no more rows"));
         }
         self.make_room()?;
-        if let Some((_, row)) = &mut self.boxes {
+        if let Some(row) = &mut self.row {
             write(row.as_mut_slice())?;
             self.add(None)
         } else {
-            put(&self.pool, &mut self.ring, &mut self.across, write)?;
+            put(&self.pool, (&mut self.narrow, &mut self.ring, &mut self.across), write)?;
             self.came += 1;
             Ok(())
         }
@@ -101,7 +121,7 @@ impl Layer {
     /// # Errors
     /// As [`Layer::take`].
     pub fn take_row(&mut self, row: &[u8]) -> Result<()> {
-        if self.boxes.is_none() || self.missing() == 0 {
+        if self.row.is_none() || self.missing() == 0 {
             return self.take(|out| {
                 out.copy_from_slice(row);
                 Ok(())
@@ -111,16 +131,26 @@ impl Layer {
         self.add(Some(row))
     }
 
-    /// Adds a row to the boxes: this one, or the one that was put there.
+    /// Has the part of a row go on that is looked at: of this one, or of the one that was put there. Boxes are summed up
+    /// first.
     fn add(&mut self, row: Option<&[u8]>) -> Result<()> {
         let last = self.missing() == 1;
-        if let Some((boxes, own)) = &mut self.boxes
-            && boxes.add(row.unwrap_or(own.as_slice()), last)
-        {
-            put(&self.pool, &mut self.ring, &mut self.across, |out| {
-                boxes.take(out);
+        let row = row.or_else(|| self.row.as_ref().map(Buffer::as_slice)).unwrap_or_default();
+        let row = &row[self.part.clone()];
+        let way = (&mut self.narrow, &mut self.ring, &mut self.across);
+        match &mut self.boxes {
+            Some(boxes) => {
+                if boxes.add(row, last) {
+                    put(&self.pool, way, |out| {
+                        boxes.take(out);
+                        Ok(())
+                    })?;
+                }
+            }
+            None => put(&self.pool, way, |out| {
+                out.copy_from_slice(row);
                 Ok(())
-            })?;
+            })?,
         }
         self.came += 1;
         Ok(())
@@ -134,7 +164,14 @@ impl Layer {
 
     /// Makes up a new row, if what it is made of is there.
     fn make_row(&mut self) -> Result<bool> {
-        let Some(ring) = self.ring.as_mut().filter(|ring| ring.has_row()) else { return Ok(false) };
+        let Some(ring) = &mut self.ring else { return Ok(false) };
+        while !ring.has_row() {
+            let Some(narrow) = &mut self.narrow else { return Ok(false) };
+            let Some(row) = narrow.first() else { return Ok(false) };
+            ring.next_mut().copy_from_slice(row);
+            ring.pushed();
+            narrow.pop();
+        }
         self.across.push(&self.pool, |out| {
             ring.pop(out);
             Ok(())
@@ -174,20 +211,46 @@ impl Layer {
     }
 }
 
-/// Puts a row that `write` makes into the ring, or where rows go through.
+/// How much cheaper it must be to give rows their width first. Where both take about as long, as with every picture that
+/// keeps about its shape, the height comes first.
+const CHEAPER: f64 = 4.0;
+
+/// How many samples of a row [`Across`] may hold, which takes 64 bytes for each.
+const WIDEST: usize = 1 << 20;
+
+/// Whether rows are to get their width first: of `height` rows, as `sideways` says, which then get their height as
+/// `down` says.
+fn is_narrow_first(channels: usize, height: usize, sideways: &Weights, down: &Weights) -> bool {
+    let (width, columns) = (sideways.reached().len(), sideways.new_rows());
+    if columns >= width {
+        return false;
+    }
+    let rows = down.new_rows() as f64;
+    // Products, of a row and of a column.
+    let across = columns as f64 * sideways.most() as f64;
+    let first_high = rows * (width as f64 * down.most() as f64 + across);
+    let first_narrow = height as f64 * across + columns as f64 * rows * down.most() as f64;
+    width * channels > WIDEST || first_narrow * CHEAPER < first_high
+}
+
+/// Puts a row that `write` makes where it gets its width or its height first, or where rows go through.
 fn put(
     pool: &Pool,
-    ring: &mut Option<Ring>,
-    across: &mut Across,
+    (narrow, ring, across): (&mut Option<Narrow>, &mut Option<Ring>, &mut Across),
     write: impl FnOnce(&mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    match ring {
-        Some(ring) => {
+    match (narrow, ring) {
+        (Some(narrow), _) => {
+            write(narrow.next_mut())?;
+            narrow.pushed();
+            Ok(())
+        }
+        (None, Some(ring)) => {
             write(ring.next_mut())?;
             ring.pushed();
             Ok(())
         }
-        None => across.push(pool, |out| match out {
+        (None, None) => across.push(pool, |out| match out {
             Target::Bytes(out) => write(out),
             Target::Floats(_) => unreachable!("rows go through as bytes"),
         }),

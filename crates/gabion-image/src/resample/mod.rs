@@ -5,6 +5,12 @@
 //!           (only when the filter leaves room)       (as many as the filter is high)       (some at a time)
 //! ```
 //!
+//! Between the two directions there are as many samples as the old width and the new height say: more than in both
+//! pictures together where a wide, low one becomes a narrow, high one. Then rows get their width first, and so the time
+//! is always linear in the pixels of both. Rows that are longer than those of photographs do so as well, if
+//! they get shorter, because the filter that comes last holds each of their samples 16 times.
+//! What a new picture is not made of, at the sides of one that covers a box, is left out before any filter.
+//!
 //! Memory is linear in the width: the ring holds as many rows as the filter spans, and none of the picture is held
 //! beyond that. The filters are separable convolutions with the kernel stretched by the scale, normalised at the edges,
 //! as in Pillow and `ImageMagick`; between the two directions samples stay floats.
@@ -19,6 +25,7 @@
 //! | `weights` | the filters, and how much each row counts |
 //! | `boxes` | means of boxes |
 //! | `across` | the horizontal filter |
+//! | `narrow` | the same, before the vertical one |
 //! | `ring` | the vertical filter |
 //! | `layer` | one layer of an image from one size to another |
 //! | `nearest` | a whole image by its nearest pixels |
@@ -28,6 +35,8 @@ mod weights;
 mod boxes;
 
 mod across;
+
+mod narrow;
 
 mod ring;
 

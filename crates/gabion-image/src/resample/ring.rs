@@ -2,7 +2,7 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use super::across::Target;
+use super::across::{Floats, Target};
 use super::weights::Weights;
 use crate::error::Result;
 use crate::wide::{SumKernel, byte, sum_up, wide_sum};
@@ -13,6 +13,8 @@ use crate::wide::{SumKernel, byte, sum_up, wide_sum};
 /// soon as the last row that it is made of is there, so that the slot of row `pushed` is free.
 pub struct Ring {
     row_bytes: usize,
+    /// Whether samples are floats; otherwise they are bytes.
+    floats: bool,
     slots: usize,
     rows: Buffer,
     weights: Weights,
@@ -21,11 +23,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// For rows of `row_bytes`, weighted by `weights`.
-    pub fn new(pool: &Pool, row_bytes: usize, weights: Weights) -> Result<Self> {
+    /// For rows of so many samples, which are floats as bytes or bytes, weighted by `weights`.
+    pub fn new(pool: &Pool, samples: usize, floats: bool, weights: Weights) -> Result<Self> {
         let slots = weights.most();
+        let row_bytes = samples * if floats { size_of::<f32>() } else { 1 };
         let rows = pool.rent(&Request::new(slots * row_bytes))?;
-        Ok(Self { row_bytes, slots, rows, weights, pushed: 0, popped: 0 })
+        Ok(Self { row_bytes, floats, slots, rows, weights, pushed: 0, popped: 0 })
     }
 
     /// Where the next row is to be written.
@@ -47,26 +50,56 @@ impl Ring {
 
     /// Makes up the next new row. To be called when there is one.
     pub fn pop(&mut self, out: Target<'_>) {
-        match out {
-            Target::Bytes(out) => self.pop_to(out),
-            Target::Floats(out) => self.pop_to(out),
-        }
-    }
-
-    fn pop_to<S: Sample>(&mut self, out: &mut [S]) {
         let Some((rows, weights)) = self.weights.of(self.popped) else { return };
         debug_assert!(rows.end <= self.pushed && rows.start + self.slots >= self.pushed, "the rows are all there");
-        let (row_bytes, all) = (self.row_bytes, self.rows.as_slice());
         // The rows from the first one's slot on, and those that went on at the first slot.
         let first = rows.start % self.slots;
-        let before = rows.len().min(self.slots - first);
-        let (upper, lower) = weights.split_at(before);
-        if let [_] = weights {
-            wide_sum(Copied { out, row: &all[first * row_bytes..][..row_bytes] });
-        } else {
-            wide_sum(Weighted { out, row_bytes, parts: [(&all[first * row_bytes..], upper), (all, lower)] });
+        let weights = weights.split_at(rows.len().min(self.slots - first));
+        let (all, row_bytes) = (self.rows.as_slice(), self.row_bytes);
+        let floats = |bytes| <[u8]>::as_chunks::<4>(bytes).0;
+        match (out, self.floats) {
+            (Target::Bytes(out), false) => sum_rows(all, row_bytes, first, weights, out),
+            (Target::Floats(out), false) => sum_rows(all, row_bytes, first, weights, out),
+            (Target::Bytes(out), true) => sum_rows(floats(all), row_bytes / 4, first, weights, out),
+            (Target::Floats(out), true) => sum_rows(floats(all), row_bytes / 4, first, weights, out),
         }
         self.popped += 1;
+    }
+}
+
+/// Writes the sum of rows of so many samples, from the `first` on and then from the top.
+fn sum_rows<I: Old, S: Sample>(
+    all: &[I],
+    samples: usize,
+    first: usize,
+    (upper, lower): (&Floats, &Floats),
+    out: &mut [S],
+) {
+    let rest = &all[first * samples..];
+    if upper.len() + lower.len() == 1 {
+        wide_sum(Copied { out, row: &rest[..samples] });
+    } else {
+        wide_sum(Weighted { out, samples, parts: [(rest, upper), (all, lower)] });
+    }
+}
+
+/// What samples of rows may be.
+trait Old: Copy {
+    fn value(self) -> f32;
+}
+
+impl Old for u8 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from(self)
+    }
+}
+
+/// A float as bytes.
+impl Old for [u8; 4] {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from_ne_bytes(self)
     }
 }
 
@@ -91,16 +124,16 @@ impl Sample for [u8; 4] {
 }
 
 /// Writes a row as it is.
-struct Copied<'a, S> {
+struct Copied<'a, I, S> {
     out: &'a mut [S],
-    row: &'a [u8],
+    row: &'a [I],
 }
 
-impl<S: Sample> SumKernel for Copied<'_, S> {
+impl<I: Old, S: Sample> SumKernel for Copied<'_, I, S> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
         for (out, &sample) in self.out.iter_mut().zip(self.row) {
-            *out = S::of(f32::from(sample));
+            *out = S::of(sample.value());
         }
     }
 }
@@ -108,15 +141,15 @@ impl<S: Sample> SumKernel for Copied<'_, S> {
 /// How many samples are summed up at a time: their sums stay in registers.
 const LANES: usize = 32;
 
-/// Writes the weighted sum of rows to `out`: rows of `row_bytes` from the beginning of each part on, as many as it has
-/// weights, which are floats as bytes.
-struct Weighted<'a, S> {
+/// Writes the weighted sum of rows to `out`: rows of so many samples from the beginning of each part on, as many as it
+/// has weights, which are floats as bytes.
+struct Weighted<'a, I, S> {
     out: &'a mut [S],
-    row_bytes: usize,
-    parts: [(&'a [u8], &'a [[u8; 4]]); 2],
+    samples: usize,
+    parts: [(&'a [I], &'a Floats); 2],
 }
 
-impl<S: Sample> SumKernel for Weighted<'_, S> {
+impl<I: Old, S: Sample> SumKernel for Weighted<'_, I, S> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
         let (lanes, rest) = self.out.as_chunks_mut::<LANES>();
@@ -124,10 +157,10 @@ impl<S: Sample> SumKernel for Weighted<'_, S> {
         for (index, out) in lanes.iter_mut().enumerate() {
             let mut sums = [0f32; LANES];
             for (rows, weights) in self.parts {
-                for (row, weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
+                for (row, weight) in rows.chunks_exact(self.samples).zip(weights) {
                     let (samples, weight) = (&row[index * LANES..][..LANES], f32::from_ne_bytes(*weight));
                     for lane in 0..LANES {
-                        sums[lane] = sum_up::<FUSED>(sums[lane], f32::from(samples[lane]), weight);
+                        sums[lane] = sum_up::<FUSED>(sums[lane], samples[lane].value(), weight);
                     }
                 }
             }
@@ -138,8 +171,8 @@ impl<S: Sample> SumKernel for Weighted<'_, S> {
         for (index, out) in (whole..).zip(rest) {
             let mut sum = 0.0;
             for (rows, weights) in self.parts {
-                for (row, weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
-                    sum = sum_up::<FUSED>(sum, f32::from(row[index]), f32::from_ne_bytes(*weight));
+                for (row, weight) in rows.chunks_exact(self.samples).zip(weights) {
+                    sum = sum_up::<FUSED>(sum, row[index].value(), f32::from_ne_bytes(*weight));
                 }
             }
             *out = S::of(sum);

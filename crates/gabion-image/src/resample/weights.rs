@@ -177,6 +177,19 @@ impl Weights {
         most(self.filter, self.reach, self.old)
     }
 
+    /// How many new rows there are.
+    pub fn new_rows(&self) -> usize {
+        self.new
+    }
+
+    /// The old rows that any new one is made of.
+    pub fn reached(&self) -> Range<usize> {
+        match (self.rows(0), self.rows(self.new - 1)) {
+            (Some(first), Some(last)) => first.start..last.end,
+            _ => 0..self.old,
+        }
+    }
+
     fn center(&self, row: usize) -> f64 {
         self.start + (row as f64 + 0.5) * self.scale
     }

@@ -1,8 +1,10 @@
 //! New sizes: against the filters by definition, streamed and not, with alpha.
 
+use std::time::{Duration, Instant};
+
 use super::{assert_same, picture, pool, psnr};
 use crate::wide::JPEG_SIMD;
-use crate::{Filter, Format, Image, Mode, OpenOptions, Resampling, SaveOptions, Subsampling};
+use crate::{Filter, Fit, Flip, Format, Image, Mode, OpenOptions, Resampling, SaveOptions, Subsampling, Turn};
 
 /// One direction of a filter by its definition, in floating point.
 fn filtered(samples: &[f64], new: usize, filter: Filter) -> Vec<f64> {
@@ -200,4 +202,58 @@ fn a_mode_may_be_asked_for() {
             assert_eq!(Image::decode(&pool, &bytes, &small).unwrap().size(), (40, 25));
         }
     }
+}
+
+/// A wide, low picture that becomes narrow and high gets its width first; with rows for columns, it gets the same side
+/// first without that.
+#[test]
+fn either_direction_may_come_first() {
+    let pool = pool();
+    for mode in Mode::ALL {
+        for (size, new) in [((300, 40), (10, 300)), ((157, 3), (10, 200)), ((900, 1), (33, 400)), ((61, 29), (2, 150))]
+        {
+            let image = picture(&pool, mode, size.0, size.1);
+            let exchanged = |image: Image| image.rotate(Turn::Quarter).unwrap().flip(Flip::Horizontal).unwrap();
+            let columns = exchanged(image.copy().unwrap());
+            for filter in Filter::ALL {
+                for how in [Resampling::exact(filter), Resampling { filter, gap: 2.0 }] {
+                    let one = image.resize(new.0, new.1, how).unwrap();
+                    let other = exchanged(columns.resize(new.1, new.0, how).unwrap());
+                    let worst = one.rows().flatten().zip(other.rows().flatten()).map(|(a, b)| a.abs_diff(*b)).max();
+                    // Where little can be seen of a colour, much is made of what is rounded.
+                    let alike = if mode.has_alpha() { psnr(&one, &other) > 40.0 } else { worst <= Some(1) };
+                    assert!(alike, "{mode} {size:?} {new:?} {how:?}: {worst:?}, {}", psnr(&one, &other));
+                }
+            }
+        }
+    }
+}
+
+/// Between the two directions there were 3.6 billion samples, and each took its time.
+#[test]
+fn a_row_becomes_a_column_in_the_time_that_a_column_becomes_a_row() {
+    let pool = pool();
+    let (row, column) = ((60_000, 1), (1, 60_000));
+    let timed = |from: (u32, u32), to: (u32, u32)| {
+        let image = picture(&pool, Mode::L, from.0, from.1);
+        let begun = Instant::now();
+        image.resize(to.0, to.1, Resampling::exact(Filter::Lanczos3)).unwrap();
+        begun.elapsed()
+    };
+    let tall = timed(column, row);
+    assert!(timed(row, column) < 20 * tall + Duration::from_millis(200), "{tall:?}");
+}
+
+/// Each sample of a row was held as a float eight times over, and once more in columns.
+#[test]
+fn rows_of_any_length_take_no_more_memory_than_a_few_of_them() {
+    let pool = pool();
+    let image = Image::new(&pool, Mode::L, 4 << 20, 2, &[77]).unwrap();
+    for (width, height) in [(150, 150), (4000, 2), (150, 1)] {
+        let small = image.resize(width, height, Resampling::exact(Filter::Lanczos3)).unwrap();
+        assert!(small.rows().flatten().all(|&sample| sample == 77));
+    }
+    // Of what lies beside the middle, nothing is filtered.
+    image.resize_to_fit(150, 150, Fit::Cover, Resampling::exact(Filter::Lanczos3)).unwrap();
+    assert!(pool.stats().peak < 100 << 20, "{}", pool.stats().peak);
 }
