@@ -12,8 +12,8 @@ use crate::error::Result;
 /// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one,
 /// and a failure leaves the old one as it was.
 ///
-/// A symbolic link stays what it is: the file that it leads to is the one that is replaced. An old file hands its mode
-/// down, and its owner where this process may give files away; one that may not be written to is refused, though the
+/// A symbolic link stays what it is: the file that it leads to is the one that is replaced, or made. One that the system
+/// does not follow, such as another user's in `/tmp`, is refused. An old file hands its rights down, and its owner where this process may give files away; one that may not be written to is refused, though the
 /// rights of its folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it
 /// is. The disk is not waited for: after a power failure soon after, the file may be the old one, the new one, or
 /// empty.
@@ -42,6 +42,7 @@ enum Place {
 
 impl Place {
     fn of(path: &Path) -> io::Result<Self> {
+        // This follows a link, also one that leads to nothing, and so the system says whether it may be followed.
         let old = match fs::metadata(path) {
             Ok(old) => old,
             Err(error) if error.kind() == ErrorKind::NotFound => return end_of_links(path).map(Self::Free),
@@ -203,10 +204,13 @@ mod tests {
         fs::write(&path, "old").unwrap();
         // Only the superuser can; for others the owner is their own anyway.
         let _ = std::os::unix::fs::chown(&path, Some(65534), Some(65534));
-        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        // What has a program run as another user goes: that may be another one.
+        fs::set_permissions(&path, Permissions::from_mode(0o7640)).unwrap();
+        save(&path, "older").unwrap();
         let before = fs::metadata(&path).unwrap();
         save(&path, "new").unwrap();
         let after = fs::metadata(&path).unwrap();
+        assert_eq!(before.mode() & 0o7777, 0o640);
         assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
         assert_ne!(after.ino(), before.ino(), "another file, renamed");
     }

@@ -1,8 +1,8 @@
 //! Files that are written beside the ones that they replace.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// How many links are followed to a file that does not exist: as many as Linux follows.
@@ -33,15 +33,19 @@ pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Gives a new file the mode of an old one, and its owner where this process may.
+/// Who may read, write and run a file. What is left out of its mode has a program run as the file's owner, who may be
+/// another one now.
+const RIGHTS: u32 = 0o777;
+
+/// Gives a new file the rights of an old one, and its owner where this process may.
 ///
 /// # Errors
-/// What the system says where the mode cannot be given.
+/// What the system says where the rights cannot be given.
 pub fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
     let new = file.metadata()?;
     // Only the superuser may give files to others; other users may give what they write to groups that they are in.
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
         let _ = fchown(file, None, Some(old.gid()));
     }
-    file.set_permissions(old.permissions())
+    file.set_permissions(Permissions::from_mode(old.mode() & RIGHTS))
 }
