@@ -74,6 +74,9 @@ pub struct BlockFile {
     is_new: bool,
 }
 
+/// Bytes of a heap's block that read as zero until something is put there: what says so is in them.
+const HEAP_BEGINS: u64 = 4096;
+
 /// A part of the file that is used, or is not.
 #[derive(Clone, Copy, Default)]
 struct Extent {
@@ -247,20 +250,19 @@ impl BlockFile {
     /// Looks at all that the table says, and lets go of what a killed process had begun to take.
     fn look_through(&self) -> Result<(), FileError> {
         let mut state = self.lock();
-        let (mut rest, mut extent) = (0, Extent::default());
+        let mut rest = 0;
         for position in 0..state.end {
             let damaged = |what: &str| FileError::damaged(table_word(position) as u64 * 8, what);
             let found = self.use_of(position).ok_or_else(|| damaged("the table says what no version says"))?;
             let (base, mapped) = state.space.find(position).expect("a block of the file is mapped");
-            let mut room = BLOCK_BYTES as u64;
+            let is_zero = |bytes: u64| is_zero(&self.file, offset_of(position), offset_of(position) + bytes);
             match found {
                 Use::Rest if rest > 0 => rest -= 1,
                 _ if rest > 0 => return Err(damaged("a run is cut off")),
                 Use::Rest => self.set_use(position, Use::Nothing),
                 Use::Untouched => {
                     // A killed process was about to lengthen the file, and no more. Not by the map, as below.
-                    let from = offset_of(position);
-                    if !is_zero(&self.file, from, from + LARGEST_SYSTEM_PAGE as u64)? {
+                    if !is_zero(LARGEST_SYSTEM_PAGE as u64)? {
                         return Err(damaged("the table says that a block was never used, and something is there"));
                     }
                     self.set_use(position, Use::Nothing);
@@ -270,7 +272,7 @@ impl BlockFile {
                     if blocks == 0 || blocks > mapped || blocks_for(length) != Some(blocks) {
                         return Err(damaged("a run is longer than its blocks, or they are not there"));
                     }
-                    (rest, room) = (blocks - 1, room_for(length));
+                    rest = blocks - 1;
                 }
                 Use::Log => {
                     let block = LogBlock { position, base };
@@ -281,16 +283,15 @@ impl BlockFile {
                         state.log = Some(block);
                     }
                 }
+                // No page has a use: a killed process had just taken it, or somebody says that it is used to have the
+                // disk keep room for it.
+                Use::Heap if self.is_shared() && is_zero(HEAP_BEGINS)? => {
+                    self.set_use(position, Use::Nothing);
+                }
                 Use::Nothing | Use::Heap => {}
             }
-            let used = self.use_of(position) != Some(Use::Nothing);
-            state.free += u32::from(!used);
-            if found != Use::Rest || !used {
-                extent = self
-                    .keep_extent(extent, Extent { used, from: offset_of(position), to: offset_of(position) + room })?;
-            }
+            state.free += u32::from(self.use_of(position) == Some(Use::Nothing));
         }
-        self.keep_extent(extent, Extent::default())?;
         if rest > 0 {
             return Err(FileError::damaged(offset_of(state.end), "a run is cut off"));
         }
@@ -299,17 +300,42 @@ impl BlockFile {
         if !is_zero(&self.file, from, to)? {
             return Err(FileError::damaged(offset_of(state.end), "the file is shorter than its table says"));
         }
-        Ok(())
+        if self.is_shared() { self.keep_used(&state) } else { Ok(()) }
     }
 
     /// Sees to it, in a file that is written to, that the disk has room for what is used, and none for what is not: a
     /// copy of a file may have holes where nothing was written yet, and a killed process leaves what it was about to
-    /// take. Extents that follow one another are done in one step.
+    /// take. Extents that follow one another are done in one step. Where the disk has not enough, nothing is kept: a
+    /// part of it would be nobody's gain, and the disk full.
+    fn keep_used(&self, state: &State) -> Result<(), FileError> {
+        let extents = || {
+            let whole = (0..state.end).filter(|&position| self.use_of(position) != Some(Use::Rest));
+            whole.map(|position| {
+                let (found, base) = (self.use_of(position), state.space.find(position).map(|(base, _)| base));
+                let room = match (found, base) {
+                    (Some(Use::Run { .. }), Some(base)) => room_for(read(base.word(RUN_LENGTH)) as usize),
+                    _ => BLOCK_BYTES as u64,
+                };
+                let from = offset_of(position);
+                Extent { used: found != Some(Use::Nothing), from, to: from + room }
+            })
+        };
+        let used = extents().filter(|extent| extent.used).map(|extent| extent.to - extent.from).sum();
+        if !self.disk.has_room(&self.file, used) {
+            return Err(FileError::number("keep room on the disk")(libc::ENOSPC));
+        }
+        let mut last = Extent::default();
+        for extent in extents() {
+            last = self.keep_extent(last, extent)?;
+        }
+        self.keep_extent(last, Extent::default()).map(drop)
+    }
+
     fn keep_extent(&self, extent: Extent, next: Extent) -> Result<Extent, FileError> {
         if extent.used == next.used && extent.to == next.from {
             return Ok(Extent { to: next.to, ..extent });
         }
-        if self.is_shared() && extent.to > extent.from {
+        if extent.to > extent.from {
             if extent.used {
                 let kept = self.disk.allocate(&self.file, extent.from, extent.to - extent.from, 0);
                 kept.map_err(FileError::number("keep room on the disk"))?;

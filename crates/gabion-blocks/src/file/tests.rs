@@ -1,6 +1,7 @@
 //! Files of blocks, and what is no such file.
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ fn blocks_are_found_again_under_their_numbers() {
     assert!(file.is_new() && file.is_shared() && file.shards() == 2 && blocks.is_empty());
     let numbers: Vec<u32> = (0..70).map(|_| blocks.map().unwrap().0).collect();
     for (at, &number) in numbers.iter().enumerate() {
+        blocks.block(number).unwrap().word(1).store(1, Relaxed);
         blocks.block(number).unwrap().word(at * 1000).store(at as u64 + 7, Relaxed);
     }
     assert!(blocks.generation_floor(numbers[0]) == file.first_generation());
@@ -193,4 +195,51 @@ fn a_full_disk_changes_nothing() {
     assert!(blocks.len() == count && blocks.block(number).unwrap().word(9).load(Relaxed) == 5);
     assert_eq!(file.log().unwrap(), vec![7; 7 << 20]);
     assert!(matches!(blocks.map(), Err(BlockError::Setting { .. })), "it is open for reading");
+}
+
+/// A file of a few KiB that says that all of it is used had the disk keep room for that.
+#[test]
+fn blocks_without_anything_in_them_are_free_for_who_opens_the_file_next() {
+    let place = Place::new("hollow");
+    let (file, blocks) = set(&place, &WRITE);
+    let numbers = [(); 4].map(|()| blocks.map().unwrap().0);
+    blocks.block(numbers[2]).unwrap().word(9).store(5, Relaxed);
+    drop((blocks, file));
+    let (file, blocks) = set(&place, &READ);
+    assert_eq!((blocks.numbers(), file.summary().free_blocks), (numbers.to_vec(), 0), "nothing is changed to read");
+    drop((blocks, file));
+    let (file, blocks) = set(&place, &WRITE);
+    assert_eq!((blocks.numbers(), file.summary().free_blocks), (vec![numbers[2]], 3));
+    assert_eq!(blocks.block(numbers[2]).unwrap().word(9).load(Relaxed), 5);
+}
+
+#[test]
+fn a_disk_without_room_for_a_copy_is_not_filled_by_a_part_of_it() {
+    let disk: &'static TwinDisk = Box::leak(Box::default());
+    let place = Place::new("copied");
+    let options = FileOptions { disk: Some(disk), ..WRITE };
+    let (file, blocks) = set(&place, &options);
+    for _ in 0..5 {
+        let number = blocks.map().unwrap().0;
+        blocks.block(number).unwrap().word(9).store(5, Relaxed);
+    }
+    drop((blocks, file));
+    // What was not written has no room in the copy.
+    let (whole, copy) = (fs::read(&place.0).unwrap(), Place::new("copy"));
+    let sparse = fs::File::create(&copy.0).unwrap();
+    sparse.set_len(whole.len() as u64).unwrap();
+    for (at, piece) in (0..).step_by(4096).zip(whole.chunks(4096)) {
+        if piece.iter().any(|&byte| byte != 0) {
+            sparse.write_all_at(piece, at).unwrap();
+        }
+    }
+    let taken = || 512 * fs::metadata(&copy.0).unwrap().blocks();
+    let before = taken();
+    disk.say_room(5 * BLOCK_BYTES as u64 - 1);
+    let refused = BlockFile::open(&copy.0, &options).err().unwrap();
+    assert!(matches!(&refused, FileError::System { error, .. } if error.raw_os_error() == Some(libc::ENOSPC)));
+    assert!(taken() < before + BLOCK_BYTES as u64, "no block was kept");
+    disk.say_room(5 * BLOCK_BYTES as u64);
+    let (file, blocks) = set(&copy, &options);
+    assert_eq!((blocks.len(), file.summary().free_blocks), (5, 0));
 }

@@ -36,6 +36,12 @@ pub unsafe trait Disk: Send + Sync {
     /// The system's error number: `ENOSPC` when the disk is full.
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32>;
 
+    /// Whether the disk can keep room for so many bytes of the file in all. A guess that is right about what is far
+    /// from there; true where the system does not tell.
+    fn has_room(&self, _file: &File, _bytes: u64) -> bool {
+        true
+    }
+
     /// Makes the file so long again, after it was to become longer and could not. What went wrong there is not told.
     fn cut(&self, file: &File, length: u64);
 

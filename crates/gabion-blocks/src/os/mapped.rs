@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::NonNull;
 
 use super::disk::Disk;
@@ -48,6 +48,38 @@ fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
     each.map(|at| file.write_all_at(&zeros[..zeros.len().min((bytes - at) as usize)], from + at))
         .collect::<io::Result<()>>()
         .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Bytes that the disk of a file has free for this process, if the system tells.
+fn free_room(file: &File) -> Option<u64> {
+    // SAFETY: all zeros are a value of these numbers.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: an open file, and room for the answer.
+    let answer = unsafe { libc::fstatvfs(file.as_raw_fd(), &raw mut about) };
+    #[allow(clippy::useless_conversion, reason = "other systems have other numbers there")]
+    (answer == 0).then(|| u64::from(about.f_bavail).saturating_mul(u64::from(about.f_frsize)))
+}
+
+/// Bytes of a file that the disk has nothing for, if the system tells.
+fn holes(file: &File, length: u64) -> Option<u64> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        // SAFETY: an open file and numbers. Nobody reads or writes at the file's position, which is moved.
+        let seek = |at: u64, to| unsafe { libc::lseek(file.as_raw_fd(), offset(at).unwrap_or(0), to) };
+        let (mut at, mut all) = (0, 0);
+        while at < length {
+            let hole = u64::try_from(seek(at, libc::SEEK_HOLE)).ok()?;
+            // None behind the last data.
+            at = u64::try_from(seek(hole, libc::SEEK_DATA)).map_or(length, |data| data.max(hole));
+            all += at - hole.min(at);
+        }
+        Some(all)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = (file, length);
+        None
+    }
 }
 
 /// Has a file's descriptor stand for what is at a path, which ends with a zero. If that cannot be opened, all is as it
@@ -112,6 +144,16 @@ unsafe impl Disk for Mapped {
             checked(unsafe { libc::ftruncate(file.as_raw_fd(), offset(length)?) })?;
         }
         keep_room(file, from, bytes)
+    }
+
+    fn has_room(&self, file: &File, bytes: u64) -> bool {
+        let Ok(about) = file.metadata() else { return true };
+        // In units of 512 bytes, by definition. Disks that compress say less than they have kept.
+        let missing = bytes.saturating_sub(about.blocks() * 512);
+        match free_room(file) {
+            Some(free) if missing > free => holes(file, about.len()).is_some_and(|holes| holes <= free),
+            _ => true,
+        }
     }
 
     fn cut(&self, file: &File, length: u64) {

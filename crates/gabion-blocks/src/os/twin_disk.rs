@@ -11,11 +11,12 @@ use super::disk::Disk;
 
 /// The twin of the door to files, for tests: refuses the *n*-th call that may fail, and all after it, as a full disk
 /// does. It counts what it reserved and gave back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TwinDisk {
     /// Calls that still go through, if there is an end of them.
     left: AtomicI64,
     refuses: AtomicU64,
+    room: AtomicU64,
     reserved: AtomicU64,
     before_lock: Before,
 }
@@ -30,10 +31,27 @@ impl fmt::Debug for Before {
     }
 }
 
+impl Default for TwinDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl TwinDisk {
     /// A twin that refuses nothing yet.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            left: AtomicI64::new(0),
+            refuses: AtomicU64::new(0),
+            room: AtomicU64::new(u64::MAX),
+            reserved: AtomicU64::new(0),
+            before_lock: Before::default(),
+        }
+    }
+
+    /// Says that there is room for files of so many bytes that are used.
+    pub fn say_room(&self, bytes: u64) {
+        self.room.store(bytes, Ordering::SeqCst);
     }
 
     /// Lets `steps` more calls through, then refuses with this error number.
@@ -89,6 +107,10 @@ unsafe impl Disk for TwinDisk {
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32> {
         self.step()?;
         system_disk().allocate(file, from, bytes, length)
+    }
+
+    fn has_room(&self, file: &File, bytes: u64) -> bool {
+        bytes <= self.room.load(Ordering::SeqCst) && system_disk().has_room(file, bytes)
     }
 
     fn cut(&self, file: &File, length: u64) {
