@@ -241,6 +241,7 @@ impl From<PileError> for Failure {
                 return Self::no_pointer(pointer.to_bits());
             }
             PileError::Pointer { .. } => Status::BAD_POINTER,
+            PileError::Damaged { .. } => Status::DAMAGED,
             PileError::Memory { cause, .. } => Self::from(cause).0,
             PileError::Blocks(cause) => return cause.into(),
             _ => Status::INTERNAL,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use gabion_blocks::{Block, BlockSet, LAST_GENERATION};
+use gabion_blocks::{Block, BlockSet, LAST_GENERATION, WORDS_PER_BLOCK};
 use gabion_heap::{
     Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, chunk_length, class_for_words, slot_words,
 };
@@ -102,6 +102,31 @@ impl<'a> Guest<'a> {
         let block = ground.blocks.block(at.number()).expect("a word names a block of its pile");
         let kind = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Relaxed)).kind();
         Self { block, at, kind, header: guest_header(kind, at) }
+    }
+
+    /// As [`Guest::find`], where others may have changed the words: whether the payload can be what the slot at `owner`
+    /// has away.
+    fn is_sound(ground: Ground<'a>, at: Loc, owner: Loc) -> bool {
+        let Some(block) = ground.blocks.block(at.number()) else { return false };
+        let kind = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Relaxed)).kind();
+        let header = guest_header(kind, at);
+        if !matches!(kind, Kind::Slots | Kind::Chunks) || header >= WORDS_PER_BLOCK {
+            return false;
+        }
+        let guest = Self { block, at, kind, header };
+        let told = guest.read_header();
+        told.owner() == owner && told.length() <= guest.most()
+    }
+
+    /// Bytes behind the header, up to the end of the block.
+    fn most(&self) -> usize {
+        8 * WORDS_PER_BLOCK.saturating_sub(self.header + 1)
+    }
+
+    /// Bytes of the payload. They are in the block whatever the header says, which others may be writing where it lies
+    /// in a file: see [`PileError::Damaged`](crate::PileError::Damaged).
+    pub fn length(&self) -> usize {
+        self.read_header().length().min(self.most())
     }
 
     /// What lies in a chunk.
@@ -430,11 +455,22 @@ impl Inner {
         freed.expect("the word said that it is taken");
     }
 
+    /// Whether the word of a slot that is not free can be a live one: its payload is where it says.
+    #[inline(never)]
+    pub fn makes_sense(&self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> bool {
+        match word.state() {
+            State::Inline { length, .. } => length <= slot.capacity(),
+            State::Away { at, .. } => Guest::is_sound(ground, at, slot.at),
+            State::Large { index } => self.large.get(index).is_some(),
+            State::Free | State::Busy => false,
+        }
+    }
+
     /// Bytes of the payload that a live word stands for.
     pub fn length(&self, ground: Ground<'_>, word: Word) -> usize {
         match word.state() {
             State::Inline { length, .. } => length,
-            State::Away { at, .. } => Guest::find(ground, at).read_header().length(),
+            State::Away { at, .. } => Guest::find(ground, at).length(),
             State::Large { index, .. } => self.large.get(index).map_or(0, |run| run.bytes().len()),
             State::Free | State::Busy => 0,
         }

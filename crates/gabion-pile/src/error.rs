@@ -42,6 +42,12 @@ pub enum PileError {
         /// What refused.
         cause: BlockError,
     },
+    /// What stands in the pile's file for the object makes no sense: some other program has changed the file since it
+    /// was opened, which a lock keeps only those from that ask for it.
+    Damaged {
+        /// What was given.
+        pointer: Pointer,
+    },
     /// There is no memory, or no number, for a pile, or no room for a record of its file's log: what
     /// [`Pile::new`](crate::Pile::new) and [`Pile::append`](crate::Pile::append) say, for functions that return what
     /// the other calls do.
@@ -98,6 +104,14 @@ impl fmt::Display for PileError {
                     }
                 }
             }
+            Self::Damaged { pointer } => {
+                let number = pointer.to_bits();
+                write!(
+                    f,
+                    "what the file holds for pointer {number} makes no sense: another program changed it while it was \
+                     open; open it again, or get it anew"
+                )
+            }
             Self::Memory { payload, cause } => write!(f, "no room for an object of {payload} bytes: {cause}"),
             Self::Blocks(error) => error.fmt(f),
         }
@@ -109,7 +123,7 @@ impl std::error::Error for PileError {
         // The text tells the cause already: what comes next is the cause's own.
         match self {
             Self::Memory { cause, .. } | Self::Blocks(cause) => cause.source(),
-            Self::Pointer { .. } => None,
+            Self::Pointer { .. } | Self::Damaged { .. } => None,
         }
     }
 }

@@ -144,6 +144,10 @@ impl Pile {
             slot = Slot::find(&self.blocks, pointer)?;
         }
         let word = slot.word(pointer)?;
+        // In memory, words are this process's alone.
+        if self.blocks.file().is_some() && !locked.makes_sense(self.ground(), &slot, word) {
+            return Err(PileError::Damaged { pointer });
+        }
         Ok((locked, slot, word))
     }
 

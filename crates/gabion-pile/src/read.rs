@@ -111,6 +111,7 @@ impl Pile {
     fn read_locked<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         buf.let_go();
         let (locked, slot, word) = self.lock_slot(pointer)?;
+        // Once: where it is told by the file, it may be another one later.
         let length = locked.length(self.ground(), word);
         let copy = |from: &Block<'_>, at: usize, buf: &mut ReadBuf| {
             if let Some(room) = buf.room(length) {
@@ -336,7 +337,14 @@ fn holds_at(block: &Block<'_>, at: usize, skip: usize, bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{OpenOptions, Pile, ReadBuf};
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+
+    use gabion_blocks::WORDS_PER_BLOCK;
+    use gabion_heap::Loc;
+
+    use crate::word::Word;
+    use crate::{OpenOptions, Pile, PileError, ReadBuf};
 
     #[test]
     fn what_a_payload_is_behind_others_is_told_without_a_copy() {
@@ -383,5 +391,46 @@ mod tests {
             }
             pile.validate().unwrap();
         }
+    }
+
+    /// A lock keeps only those away who ask for it: what copies over a file does not.
+    #[test]
+    fn a_file_that_another_program_changes_while_it_is_open_is_an_error() {
+        let path = std::env::temp_dir().join(format!("gabion-changed-{}.pile", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let pile = Pile::open(&path, &OpenOptions::default()).unwrap();
+        // In a slot, in a chunk, in a run.
+        let pointers = [100, 5000, (1 << 20) + 5].map(|length| pile.put(&vec![7; length], 0).unwrap());
+        drop(pile);
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        for (which, pointer) in pointers.into_iter().enumerate() {
+            let (place, generation) = (pointer.place(), pointer.generation().unwrap());
+            let elsewhere = Loc::new((place.number() + 7) % (1 << 20), 500);
+            let wrong = [
+                Word::busy(generation),
+                Word::large(generation, 77),
+                Word::away(generation, elsewhere, false),
+                Word::away(generation, Loc::new(place.number(), WORDS_PER_BLOCK - 1), false),
+                Word::inline(generation, 1016, false, 0),
+            ];
+            for (change, word) in wrong.into_iter().enumerate() {
+                let options = OpenOptions { create: false, read_only: true, ..OpenOptions::default() };
+                let (pile, mut buf) = (Arc::new(Pile::open(&path, &options).unwrap()), ReadBuf::new());
+                let at = pile.blocks.file().unwrap().offset_of(place.number()) + 8 * place.word() as u64;
+                let mut before = [0; 8];
+                file.read_exact_at(&mut before, at).unwrap();
+                file.write_all_at(&word.0.to_le_bytes(), at).unwrap();
+                let damaged = |error: PileError| assert_eq!(error, PileError::Damaged { pointer }, "{which} {change}");
+                damaged(pile.read(pointer, &mut buf).unwrap_err());
+                damaged(pile.read_or_find(pointer, &mut buf).unwrap_err());
+                damaged(pile.view(pointer).unwrap_err());
+                damaged(pile.size_of(pointer).unwrap_err());
+                damaged(pile.begins_with(pointer, b"7").unwrap_err());
+                damaged(pile.remove(pointer).unwrap_err());
+                file.write_all_at(&before, at).unwrap();
+                assert!(pile.read(pointer, &mut buf).unwrap().iter().all(|&byte| byte == 7));
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -87,12 +87,12 @@ impl Pile {
             }
             State::Away { at, .. } => {
                 let guest = Guest::find(self.ground(), at);
-                let header = guest.read_header();
-                locked.pins.add(guest.pinned()).map_err(refused(header.length()))?;
-                publish(&guest.block, guest.header, header.pinned(true).0);
+                let length = guest.length();
+                locked.pins.add(guest.pinned()).map_err(refused(length))?;
+                publish(&guest.block, guest.header, guest.read_header().pinned(true).0);
                 let hold = Hold::Pin { shard, body: guest.pinned() };
                 // SAFETY: see `View::deref`.
-                (hold, unsafe { guest.block.bytes(guest.header + 1, header.length()) })
+                (hold, unsafe { guest.block.bytes(guest.header + 1, length) })
             }
             State::Large { index, .. } => {
                 let run = locked.large.get(index).expect("a word names a run in use").clone();

@@ -56,6 +56,9 @@ impl Failure {
                 };
                 refused(py, &cause, &text)
             }
+            Self::Refused(error @ PileError::Damaged { .. }) => {
+                own_error(py, |errors| &errors.corrupt_file, &error.to_string())
+            }
             Self::Refused(PileError::Blocks(cause)) => refused(py, &cause, &cause.to_string()),
             Self::Refused(error) => own_error(py, |errors| &errors.base, &error.to_string()),
             Self::Impossible(number) => {
