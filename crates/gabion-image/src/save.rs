@@ -12,11 +12,11 @@ use crate::error::Result;
 /// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one,
 /// and a failure leaves the old one as it was.
 ///
-/// A symbolic link stays what it is: the file that it leads to is the one that is replaced, or made. One that the system
-/// does not follow, such as another user's in `/tmp`, is refused. An old file hands its rights down, and its owner where this process may give files away; one that may not be written to is refused, though the
-/// rights of its folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it
-/// is. The disk is not waited for: after a power failure soon after, the file may be the old one, the new one, or
-/// empty.
+/// A symbolic link stays what it is: the file that it leads to is the one that is replaced, or made. One that the
+/// system does not follow, such as another user's in `/tmp`, is refused. An old file hands its rights down, and its
+/// owner where this process may give files away; one that may not be written to is refused, though the rights of its
+/// folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it is. The disk
+/// is not waited for: after a power failure soon after, the file may be the old one, the new one, or empty.
 ///
 /// # Errors
 /// What `write` gives; [`ImageError::Io`](crate::ImageError::Io) when the file cannot be written, or its folder does

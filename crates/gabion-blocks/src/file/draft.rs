@@ -312,7 +312,8 @@ fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<Old
     let is_gone =
         |error: &FileError| matches!(error, FileError::System { error, .. } if error.kind() == ErrorKind::NotFound);
     for attempt in 1.. {
-        // The system follows a link first, and refuses some, as another user's in `/tmp`: to resolve a path is to follow none.
+        // The system follows a link first, and refuses some, as another user's in `/tmp`: to resolve a path follows
+        // none.
         if let Err(error) = fs::metadata(path)
             && error.kind() != ErrorKind::NotFound
         {

@@ -131,8 +131,8 @@ impl Layer {
         self.add(Some(row))
     }
 
-    /// Has the part of a row go on that is looked at: of this one, or of the one that was put there. Boxes are summed up
-    /// first.
+    /// Has the part of a row go on that is looked at: of this one, or of the one that was put there. Boxes are summed
+    /// up first.
     fn add(&mut self, row: Option<&[u8]>) -> Result<()> {
         let last = self.missing() == 1;
         let row = row.or_else(|| self.row.as_ref().map(Buffer::as_slice)).unwrap_or_default();
@@ -211,8 +211,8 @@ impl Layer {
     }
 }
 
-/// How much cheaper it must be to give rows their width first. Where both take about as long, as with every picture that
-/// keeps about its shape, the height comes first.
+/// How much cheaper it must be to give rows their width first. Where both take about as long, as with every picture
+/// that keeps about its shape, the height comes first.
 const CHEAPER: f64 = 4.0;
 
 /// How many samples of a row [`Across`] may hold, which takes 64 bytes for each.
