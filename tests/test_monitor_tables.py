@@ -190,7 +190,7 @@ def test_figures_of_another_version_are_written_as_far_as_they_go() -> None:
     assert monitor.metrics([odd], by_pid=True) == (
         '# TYPE gabion_pool_in_use gauge\ngabion_pool_in_use{pid="5"} +Inf\n'
         '# TYPE gabion_pool_flag gauge\ngabion_pool_flag{pid="5"} 1\n'
-        '# TYPE gabion_pile_objects gauge\ngabion_pile_objects{pid="5",id="None",path=""} 3\n'
+        '# TYPE gabion_pile_objects gauge\ngabion_pile_objects{pid="5",id="None",path="",name=""} 3\n'
         '# TYPE gabion_cache_hits_total counter\ngabion_cache_hits_total{pid="5",id="None",name=""} 1\n'
         "# TYPE gabion_cache_table_hits_total counter\n"
         'gabion_cache_table_hits_total{pid="5",id="None",name="",table="None"} 2\n'

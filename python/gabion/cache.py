@@ -157,6 +157,8 @@ class Table(Renewer[_K, _V]):
         else:
             pairs = pairs_of(given)
         as_put = given_of_put(ttl, idle, expires_at, priority)
+        if as_put:
+            CacheTable._check_put(ttl, idle, expires_at, priority)  # what is wrong with these is about no key
         put, rejected, stored = partial(self.put, **as_put) if as_put else self.put, PutResult.REJECTED, 0
         for key, value in pairs:
             try:
