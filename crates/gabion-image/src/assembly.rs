@@ -46,7 +46,9 @@ impl Assembly {
             Layers::Pixels(from, old) => {
                 let job = Job { channels: from.channels(), old: *old, new, how };
                 let layer = Layer::new(pool, &job)?;
-                let scaled = old.seen() != new || !old.is_whole() && old.extent != (new.0 as f64, new.1 as f64);
+                // A cut that begins inside of a sample mixes it with its neighbour, too.
+                let kept = old.is_whole() || old.extent == (new.0 as f64, new.1 as f64) && old.begins_at_sample();
+                let scaled = old.seen() != new || !kept;
                 let blended = from.has_alpha() && scaled && how.filter != Filter::Nearest;
                 Path::Pixels { layer, from: *from, blended, scratch: scratch(*from)? }
             }

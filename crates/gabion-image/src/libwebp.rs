@@ -8,27 +8,64 @@
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::slice;
-use std::sync::Once;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{process, slice, thread};
 
 use libwebp_sys::{
     VP8StatusCode, WebPBitstreamFeatures, WebPConfig, WebPDecodeRGBAInto, WebPDecodeRGBInto, WebPEncode,
     WebPEncodingError, WebPGetFeatures, WebPPicture, WebPPictureFree, WebPPictureImportRGB, WebPPictureImportRGBA,
 };
 
+/// What [`ready`] has come to: 0, the number of the process one of whose threads is at it, or [`DONE`].
+static READY: AtomicU32 = AtomicU32::new(0);
+/// No process has this number.
+const DONE: u32 = u32::MAX;
+
+/// Sees to it that the first call of each kind is over.
+///
+/// A child that was forked while a thread of its parent was at it has not got that thread, and begins anew: a
+/// [`Once`](std::sync::Once) would have it wait for ever.
+#[inline]
+fn ready() {
+    // Acquire: what those calls wrote is behind the caller.
+    if READY.load(Acquire) != DONE {
+        get_ready();
+    }
+}
+
+#[cold]
+fn get_ready() {
+    let own = process::id();
+    loop {
+        // Acquire: as in `ready`.
+        match READY.load(Acquire) {
+            DONE => return,
+            // Another thread is at it, and will be done soon.
+            by if by == own => thread::yield_now(),
+            by => {
+                // Relaxed: the number is the whole message.
+                if READY.compare_exchange(by, own, Relaxed, Relaxed).is_ok() {
+                    call_first();
+                    // Release: see `ready`.
+                    READY.store(DONE, Release);
+                    return;
+                }
+            }
+        }
+    }
+}
+
 /// Makes a first call of each kind, in which the library chooses functions for the processor and fills tables. Built
 /// without threads it takes no lock for that; see `docs/decisions.md`.
-fn ready() {
-    static READY: Once = Once::new();
-    READY.call_once(|| {
-        // Large and uneven enough for all that is chosen, alpha included; what comes of it is of no interest.
-        let (size, mut pixels) = ((16, 16), [0; 16 * 16 * 4]);
-        (0..).zip(&mut pixels).for_each(|(at, byte)| *byte = (at * at % 251) as u8);
-        let lossy = encoded(&pixels, size, true, (false, 75.0));
-        let lossless = encoded(&pixels, size, true, (true, 0.0));
-        let decoded = lossy.as_deref().map(|file| decoded(file, size, true, &mut pixels));
-        debug_assert_eq!((decoded, lossless.is_ok()), (Ok(true), true));
-    });
+fn call_first() {
+    // Large and uneven enough for all that is chosen, alpha included; what comes of it is of no interest.
+    let (size, mut pixels) = ((16, 16), [0; 16 * 16 * 4]);
+    (0..).zip(&mut pixels).for_each(|(at, byte)| *byte = (at * at % 251) as u8);
+    let lossy = encoded(&pixels, size, true, (false, 75.0));
+    let lossless = encoded(&pixels, size, true, (true, 0.0));
+    let decoded = lossy.as_deref().map(|file| decoded(file, size, true, &mut pixels));
+    debug_assert_eq!((decoded, lossless.is_ok()), (Ok(true), true));
 }
 
 /// What [`WebPBitstreamFeatures`] says of lossy pictures.
@@ -164,6 +201,16 @@ mod tests {
         // SAFETY: they take nothing and tell a number.
         let versions = unsafe { [WebPGetDecoderVersion(), WebPGetEncoderVersion()] };
         assert!(versions.iter().all(|version| *version >= 0x01_06_00), "{versions:x?}");
+    }
+
+    /// As in a child that was forked while a thread of its parent was at it.
+    #[test]
+    fn what_another_process_has_begun_is_begun_anew() {
+        ready();
+        READY.store(process::id() + 1, Relaxed);
+        let size = (16, 16);
+        let file = encode(&pixels(size, false), size, false, LOSSY).unwrap();
+        assert!(decode(&file, size, false, &mut [0; 16 * 16 * 3]) && READY.load(Relaxed) == DONE);
     }
 
     /// So memory may be used that is not clean.

@@ -71,6 +71,11 @@ impl Sides {
         Self { size, start, extent: left }
     }
 
+    /// Whether what is wanted begins where a sample does.
+    pub fn begins_at_sample(&self) -> bool {
+        self.start.0.fract() == 0.0 && self.start.1.fract() == 0.0
+    }
+
     /// Whether all samples are wanted.
     pub fn is_whole(&self) -> bool {
         self.seen() == self.size

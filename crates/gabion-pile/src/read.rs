@@ -399,6 +399,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("gabion-changed-{}.pile", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let pile = Pile::open(&path, &OpenOptions::default()).unwrap();
+        // Behind what opening writes to, whose pages are a process's own.
+        for length in [100, 1100] {
+            (0..1000).for_each(|_| _ = pile.put(&vec![7; length], 0).unwrap());
+        }
         // In a slot, in a chunk, in a run.
         let pointers = [100, 5000, (1 << 20) + 5].map(|length| pile.put(&vec![7; length], 0).unwrap());
         drop(pile);
