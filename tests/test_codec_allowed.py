@@ -420,3 +420,34 @@ def test_errors_of_an_iterable_pass():
 
     with pytest.raises(RuntimeError, match="broken"):
         _Codec(broken())
+
+
+class Moment(datetime.datetime):
+    """Comes back by a call with bytes."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        (datetime.date, b"\0\0\1\0"),
+        (datetime.date, b"\x07\xe7\x02\x1d"),
+        (datetime.date, b"\xff\xff\x0c\xff"),
+        (datetime.datetime, b"\0\0\1\0" + b"\xff" * 6),
+        (datetime.datetime, b"\x07\xe4\1\1\0\0\0\x0f\x42\x40"),
+        (datetime.time, b"\1\xff\1\0\0\0"),
+        (Moment, b"\x07\xe4\1\1\x18\0\0\0\0\0"),
+    ],
+)
+def test_dates_and_times_out_of_their_ranges_are_refused(kind: type, parts: bytes) -> None:
+    # The classes look at one of these bytes, and count with the others: ctime() would end the process.
+    codec = _Codec()
+    data = codec.encode(Calls(kind, (parts,)))
+    with pytest.raises(CodecError, match="a date or time is out of range"):
+        reopened(codec, [Moment]).decode(data)
+
+
+def test_dates_and_times_come_back_by_their_bytes() -> None:
+    codec = _Codec()
+    moments = [Moment(2024, 2, 29, 23, 59, 59, 999_999), Moment.max, Moment(1, 1, 1, tzinfo=datetime.UTC)]
+    data = codec.encode(moments)
+    assert reopened(codec, [Moment]).decode(data) == moments

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from kept import reopened
 
-from gabion._native import _Codec
+from gabion._native import CodecError, _Codec
 
 np = pytest.importorskip("numpy")
+hostile_arrays = pytest.importorskip("hostile_arrays")
 
 
 def test_a_forged_array_is_refused(script: Callable[..., str]) -> None:
@@ -95,3 +96,69 @@ def test_masked_arrays_get_states_that_are_sound(script: Callable[..., str]) -> 
             print("another length" in str(error))
     """)
     assert said == "True\n"
+
+
+WRONG = np.array([0x110000, 65], dtype="u4")
+IN_ITEMS = [("a", "U2", (2,)), ("b", "i4")]
+
+
+def with_no_characters() -> dict[str, Any]:
+    inside = np.zeros(2, dtype=IN_ITEMS)
+    inside["a"][1, 1] = WRONG.view("U2")[0]
+    found = {
+        "an array": WRONG.view("U2"),
+        "in another order of bytes": WRONG.byteswap().view(">U2"),
+        "in items": inside,
+        "in one item": inside[1],
+        "in numbers": WRONG[:1].view(np.dtype(("u4", [("text", "U1")]))),
+        "a single one": hostile_arrays.Forged(hostile_arrays.SCALAR, (np.dtype("U2"), WRONG.tobytes())),
+        "by a state": hostile_arrays.array((1,), np.dtype("U2"), WRONG.tobytes()),
+    }
+    function = hostile_arrays.FROM_BUFFER
+    found["in memory that can be changed"] = hostile_arrays.Forged(
+        function, (bytearray(WRONG.tobytes()), np.dtype("U2"), (1,), "C")
+    )
+    return found
+
+
+@pytest.mark.parametrize(("name", "obj"), with_no_characters().items(), ids=list(with_no_characters()))
+def test_characters_that_there_are_not_are_refused(name: str, obj: Any) -> None:
+    # Python writes beyond its memory with a string of them. A file may have been written by another program.
+    with pytest.raises(CodecError, match="a character that there is not"):
+        hostile_arrays.reread(obj)
+
+
+def test_masked_arrays_get_no_such_characters() -> None:
+    parts = np.ma.masked_array([1]).__reduce__()
+    codec = _Codec()
+    for state, said in (
+        ((1, (1,), np.dtype("U2"), False, WRONG.tobytes(), b"\0", None), "a character that there is not"),
+        ((1, (1,), np.dtype([("a", "O"), ("b", "i4")]), False, [(1,)], b"\0\0", None), "other fields than its type"),
+    ):
+        data = codec.encode(hostile_arrays.Forged(parts[0], parts[1], state))
+        with pytest.raises(CodecError, match=said):
+            reopened(codec, [np.ma.MaskedArray, parts[0]]).decode(data)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        np.array(["a", "\U0010ffff", "é"]),
+        np.array(["a", "\U0010ffff"]).astype(">U3"),
+        np.array([["a", "b"], ["c", "d"]], order="F"),
+        np.array([("a", 1)], dtype=[("x", "U3"), ("y", "i4")]),
+        np.array([(["a", "bc"], 1)], dtype=IN_ITEMS),
+        np.array(["abc"] * 100_000),
+        np.zeros((0, 3), "U4"),
+        np.array("", dtype="U0"),
+        np.str_("abc"),
+        np.array([65], dtype="u4").view(np.dtype(("u4", [("text", "U1")]))),
+    ],
+    ids=lambda obj: repr(obj)[:40],
+)
+def test_texts_come_back(obj: Any) -> None:
+    back = hostile_arrays.reread(obj)
+    assert (type(back), back.dtype, repr(back.tolist())) == (type(obj), obj.dtype, repr(obj.tolist()))
+    if isinstance(obj, np.ndarray):
+        assert back.flags.writeable
+        assert back.flags.f_contiguous == obj.flags.f_contiguous

@@ -68,6 +68,7 @@ def _array(numpy: Any, array: Any, state: Any) -> Any:
         if type(items) is not bytes or len(items) != count * dtype.itemsize:
             _refuse("an array of another length than its items have")
         numpy.ndarray.__setstate__(array, (1, shape, dtype, bool(columns), items))
+        _look_at_texts(numpy, array)
         return array
     if type(items) is not list or len(items) != count:
         _refuse("an array of another length than its list has")
@@ -75,8 +76,7 @@ def _array(numpy: Any, array: Any, state: Any) -> Any:
     items = list(items)
     if dtype.kind == "T":
         return _strings(numpy, array, shape, dtype, columns, items)
-    if dtype.names is not None and not all(type(item) is tuple and len(item) == len(dtype.names) for item in items):
-        _refuse("an item that has other fields than its type")
+    _look_at_fields(dtype, items)
     numpy.ndarray.__setstate__(array, (1, shape, dtype, bool(columns), items))
     return array
 
@@ -106,15 +106,48 @@ def _look_through(numpy: Any, state: Any) -> None:
             todo.extend(part)
             for at, dtype in enumerate(part[1:], 1):
                 if isinstance(dtype, numpy.dtype) and isinstance(part[at - 1], tuple) and len(part) > at + 2:
-                    _look_at_list(numpy, part[at - 1], dtype, part[at + 2])
+                    _look_at_items(numpy, part[at - 1], dtype, part[at + 2])
         elif isinstance(part, dict):
             seen.add(id(part))
             todo.extend(part.values())
 
 
-def _look_at_list(numpy: Any, shape: Any, dtype: Any, items: Any) -> None:
-    if _is_listed(dtype) and isinstance(items, list) and len(items) != _count(numpy, shape, dtype):
-        _refuse("an array of another length than its list has")
+def _look_at_items(numpy: Any, shape: Any, dtype: Any, items: Any) -> None:
+    if _is_listed(dtype) and isinstance(items, list):
+        if len(items) != _count(numpy, shape, dtype):
+            _refuse("an array of another length than its list has")
+        _look_at_fields(dtype, items)
+    elif isinstance(items, bytes) and _has_text(dtype):
+        if len(items) != _count(numpy, shape, dtype) * dtype.itemsize:
+            _refuse("an array of another length than its items have")
+        _look_at_texts(numpy, numpy.ndarray(shape, dtype, items))
+
+
+def _look_at_fields(dtype: Any, items: list[Any]) -> None:
+    if dtype.names is not None and not all(type(item) is tuple and len(item) == len(dtype.names) for item in items):
+        _refuse("an item that has other fields than its type")
+
+
+def _has_text(dtype: Any) -> bool:
+    """Tell whether strings of characters lie in a type of items, at any depth. It has to be sound."""
+    if dtype.subdtype is not None:
+        return _has_text(dtype.subdtype[0])
+    return dtype.kind == "U" or any(_has_text(dtype.fields[name][0]) for name in dtype.names or ())
+
+
+def _look_at_texts(numpy: Any, array: Any) -> None:
+    """Refuse characters that there are not: NumPy makes strings of them, with which Python writes beyond its memory."""
+    dtype = array.dtype
+    if not (array.size and dtype.itemsize and _has_text(dtype)):
+        return
+    array = array.view(numpy.ndarray)
+    for name in dtype.names or ():
+        _look_at_texts(numpy, array[name])
+    if dtype.kind == "U":
+        plain = array.view(dtype.str) if dtype.names is not None else array
+        characters = numpy.ascontiguousarray(plain).reshape(-1).view(f"{dtype.str[0]}u4")
+        if characters.max() > sys.maxunicode:
+            _refuse("a character that there is not")
 
 
 def _count(numpy: Any, shape: Any, dtype: Any) -> int:
@@ -150,6 +183,8 @@ def scalar(dtype: Any, *value: Any) -> Any:
         return items[()]
     if type(items) is not bytes or len(items) != dtype.itemsize:
         _refuse("an item of another type than it says")
+    if items:
+        _look_at_texts(numpy, numpy.ndarray((), dtype, items))
     return _numpy_module("multiarray").scalar(dtype, items)
 
 
@@ -170,7 +205,12 @@ def _frombuffer(buffer: Any, dtype: Any, shape: Any, order: Any, *more: Any) -> 
         _refuse("an array of what is no memory of its own")
     if len(buffer) != count * dtype.itemsize:
         _refuse("an array of another length than its items have")
-    return _numpy_module("numeric")._frombuffer(buffer, dtype, shape, order, *more)
+    made = _numpy_module("numeric")._frombuffer(buffer, dtype, shape, order, *more)
+    if _has_text(dtype):
+        # Nothing else leads to its memory, then, and may change it once it was looked at.
+        made = made.copy("K")
+        _look_at_texts(numpy, made)
+    return made
 
 
 def _numpy_module(name: str) -> Any:

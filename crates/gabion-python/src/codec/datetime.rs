@@ -83,6 +83,30 @@ impl Parts {
     }
 }
 
+/// Whether an object is no date, datetime or time, or one whose parts are all within their ranges: of the bytes that
+/// pickles have the classes called with, those look at one, and count with the others as they are.
+pub fn is_sound(object: &Own) -> bool {
+    let object = object.ptr();
+    // SAFETY: held by the caller; the datetime interface was loaded with the codec; what is read is of the class that
+    // was asked for, or of one that inherits from it.
+    unsafe {
+        let (date, time) = if ffi::PyDateTime_Check(object) != 0 {
+            let data = (*object.cast::<ffi::PyDateTime_DateTime>()).data;
+            ([data[0], data[1], data[2], data[3]], [data[4], data[5], data[6], data[7], data[8], data[9]])
+        } else if ffi::PyDate_Check(object) != 0 {
+            ((*object.cast::<ffi::PyDateTime_Date>()).data, [0; 6])
+        } else if ffi::PyTime_Check(object) != 0 {
+            ([0, 1, 1, 1], (*object.cast::<ffi::PyDateTime_Time>()).data)
+        } else {
+            return true;
+        };
+        let [year, low, month, day] = date.map(u64::from);
+        let [hour, minute, second, high, middle, lowest] = time.map(u64::from);
+        let micros = high << 16 | middle << 8 | lowest;
+        Parts { year: year << 8 | low, month, day, hour, minute, second, micros, fold: 0 }.valid()
+    }
+}
+
 /// A naive datetime.
 ///
 /// # Errors

@@ -12,6 +12,8 @@ use super::endless::{arguments_of, is_endless, is_of_module};
 use super::leaf::Maker;
 use crate::codec::classes::global::repr;
 use crate::codec::classes::standard;
+use crate::codec::datetime;
+use crate::codec::format::reader::damaged;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, import, intern, is_same_text, refuse};
 use crate::ffi::{self, PyTypeObject};
 use crate::once::{of_module, once};
@@ -68,6 +70,18 @@ impl Maker<'_, '_> {
     #[inline]
     pub fn guard_call(&self, callable: &Own, arguments: &Own, keywords: Option<&Own>) -> Raise<Option<Own>> {
         if self.registry.is_guarded() { self.look_at_call(callable, arguments, keywords) } else { Ok(None) }
+    }
+
+    /// Looks at what a call made.
+    ///
+    /// # Errors
+    /// `CodecError` for what its class should not have made.
+    #[inline]
+    pub fn guard_made(&self, made: Own) -> Raise<Own> {
+        if self.registry.is_guarded() && !datetime::is_sound(&made) {
+            return Err(damaged("a date or time is out of range"));
+        }
+        Ok(made)
     }
 
     /// Looks at a function that is to give an object its state.

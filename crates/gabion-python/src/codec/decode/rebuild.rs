@@ -173,7 +173,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if rebuild.tag == tags::REDUCE {
                 let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
                 let made = Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
-                return made.map_err(|Raised| not_rebuilt(callable));
+                return self.maker.guard_made(made.map_err(|Raised| not_rebuilt(callable))?);
             }
             if ffi::PyType_Check(callable.ptr()) == 0 {
                 // Nothing is damaged: the name that led to the class leads to this since.
@@ -182,7 +182,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                     repr(callable)
                 )));
             }
-            new_instance(callable, arguments, keywords).map_err(|Raised| not_rebuilt(callable))
+            self.maker.guard_made(new_instance(callable, arguments, keywords).map_err(|Raised| not_rebuilt(callable))?)
         }
     }
 
