@@ -146,8 +146,10 @@ def test_a_file_that_waited_is_read_as_a_whole() -> None:
     taken = Taken()
     file = io.BytesIO(b"before" + content)
     file.seek(6)
-    threading.Timer(0.1, taken.release).start()
+    timer = threading.Timer(0.1, taken.release)
+    timer.start()
     assert Image.open(file, timeout=WAITS) == image
+    timer.join()
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
