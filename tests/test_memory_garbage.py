@@ -262,3 +262,32 @@ print("done")
 """
     )
     assert said == "done\n"
+
+
+def test_another_threads_collection_is_waited_for(script: Callable[..., str]) -> None:
+    said = script(
+        BEGIN
+        + """
+class Slow:
+    def __del__(self):
+        started.set()
+        time.sleep(0.2)
+
+gc.collect()
+gc.freeze()
+started = threading.Event()
+memory.configure(total_limit=memory.stats().mapped + 32 * 2**20)
+slow = Slow()
+slow.me = slow
+del slow
+thread = threading.Thread(target=gc.collect)
+thread.start()
+started.wait()
+# The collector has looked already, and is busy with finalizers.
+for _ in range(20):
+    lose(lambda: memory.rent("4 MiB"))
+thread.join()
+print("served")
+"""
+    )
+    assert said == "served\n"

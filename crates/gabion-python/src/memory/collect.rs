@@ -16,9 +16,9 @@ const FULL: i64 = 2;
 fn _after_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyResult<()> {
     let ends = phase.eq("stop")?;
     // Without a global lock every collection is a full one, whatever generation it names.
-    let full = ends && (cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL);
+    let full = cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL;
     garbage::collector(!ends, full);
-    if full {
+    if full && ends {
         Pool::global().look_soon();
     }
     Ok(())

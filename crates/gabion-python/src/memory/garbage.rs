@@ -7,7 +7,8 @@
 //! - for a call that gets what it asks for: nothing here is on that way;
 //! - where nothing is lent: there is none to come back;
 //! - where the program has switched the collector off (`gc.disable()`), which is the collector's own rule here;
-//! - from inside of a collection, by a finalizer that rents: the collector does not run within itself;
+//! - from inside of a collection, by a finalizer that rents: the collector does not run within itself. Another thread's
+//!   is waited for, up to a second: what it has looked at already may be garbage since;
 //! - soon after one that was in vain. A service that is overloaded refuses call after call, and has no garbage. It
 //!   gives a twentieth of its time for this at most. One after which half of what was asked for is no longer in use is
 //!   followed by another without a rest: it has done what was needed, and comes again only when as much garbage has
@@ -22,12 +23,15 @@ use std::time::{Duration, Instant};
 use gabion_blocks::pool::Pool;
 use pyo3::prelude::*;
 
+use crate::detached::detached_ungated;
 use crate::ffi;
 
-/// How many full collections have ended, whoever began them.
-static COLLECTIONS: AtomicUsize = AtomicUsize::new(0);
-/// Whether the collector is running, and whether one of our own collections is.
-static RUNNING: AtomicBool = AtomicBool::new(false);
+/// How many full collections have begun, whoever began them, and which of them was the last to end.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+/// The thread in which the collector is running, as `this_thread` gives it, or 0; and whether one of our own
+/// collections is about to run, or running.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static COLLECTING: AtomicBool = AtomicBool::new(false);
 /// Until when there is a rest, in nanoseconds since `BEGIN`.
 static REST: AtomicU64 = AtomicU64::new(0);
@@ -39,25 +43,38 @@ static BEGIN: OnceLock<Instant> = OnceLock::new();
 /// A rest is so many times as long as what was in vain, and at least so long.
 const SHARE: u32 = 20;
 const LEAST: Duration = Duration::from_millis(100);
+/// How long another thread's collection is waited for, and how long at a time.
+const PATIENCE: Duration = Duration::from_secs(1);
+const NAP: Duration = Duration::from_millis(1);
 
 fn now() -> u64 {
     let passed = BEGIN.get_or_init(Instant::now).elapsed();
     u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// To be told of each collection, when it begins and when it ends.
+/// A number that no other thread has at this time.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
+/// To be told of each collection, when it begins and when it ends. The interpreter runs one at a time.
 pub(super) fn collector(begins: bool, full: bool) {
-    RUNNING.store(begins, Ordering::Relaxed);
-    if full && !begins {
-        COLLECTIONS.fetch_add(1, Ordering::Relaxed);
+    RUNNING.store(if begins { this_thread() } else { 0 }, Ordering::Relaxed);
+    match (full, begins) {
+        (true, true) => _ = BEGUN.fetch_add(1, Ordering::Relaxed),
+        (true, false) => ENDED.store(BEGUN.load(Ordering::Relaxed), Ordering::Relaxed),
+        (false, _) => {}
     }
 }
 
 /// What one call does about garbage, once.
 pub(crate) struct Garbage {
-    /// How many full collections there were when it began.
+    /// How many full collections had begun before it.
     before: usize,
     done: bool,
+    /// How long it has waited for another thread's.
+    waited: Duration,
     /// How long its own took.
     took: Option<Duration>,
 }
@@ -65,7 +82,7 @@ pub(crate) struct Garbage {
 impl Garbage {
     /// For a call that begins now.
     pub(crate) fn new() -> Self {
-        Self { before: COLLECTIONS.load(Ordering::Relaxed), done: false, took: None }
+        Self { before: BEGUN.load(Ordering::Relaxed), done: false, waited: Duration::ZERO, took: None }
     }
 
     /// Has the collector run, if it has not for this call yet, and if that may help one that asks for so many bytes.
@@ -74,24 +91,30 @@ impl Garbage {
         if self.done {
             return false;
         }
-        if COLLECTIONS.load(Ordering::Relaxed) != self.before {
+        if self.has_ended() {
             // Another thread's, while this one was at work, or waited for the interpreter.
             self.done = true;
             return true;
         }
-        if RUNNING.load(Ordering::Relaxed) || now() < REST.load(Ordering::Relaxed) {
+        let running = RUNNING.load(Ordering::Relaxed);
+        if running == this_thread() {
             return false;
+        }
+        if running != 0 {
+            return self.wait(py);
         }
         let lent = Pool::global().stats().in_use;
-        if lent == 0 || COLLECTING.swap(true, Ordering::Relaxed) {
+        if lent == 0 || now() < REST.load(Ordering::Relaxed) {
             return false;
         }
-        self.done = true;
+        if COLLECTING.swap(true, Ordering::Relaxed) {
+            return self.wait(py);
+        }
         let start = Instant::now();
-        let _ = py;
         // SAFETY: attached (`py`); it saves and restores what error is set, and those of finalizers are told of there.
         unsafe { ffi::PyGC_Collect() };
         COLLECTING.store(false, Ordering::Relaxed);
+        self.done = true;
         self.took = Some(start.elapsed());
         // Others may have given back or taken some meanwhile: a guess, which costs a collection or a refusal.
         let back = lent.saturating_sub(Pool::global().stats().in_use);
@@ -99,6 +122,23 @@ impl Garbage {
             self.in_vain();
         }
         back > 0
+    }
+
+    /// Whether a full collection has ended that began after this call: one that began before may have passed over what
+    /// is garbage by now.
+    fn has_ended(&self) -> bool {
+        ENDED.load(Ordering::Relaxed) > self.before
+    }
+
+    /// Waits for another thread's collection, for a moment. False once that has taken too long: its finalizers may wait
+    /// for this thread.
+    fn wait(&mut self, py: Python<'_>) -> bool {
+        if self.waited >= PATIENCE {
+            return false;
+        }
+        self.waited += NAP;
+        detached_ungated(py, || std::thread::sleep(NAP));
+        true
     }
 
     /// The call was refused all the same: there is a rest before the next collection.
@@ -112,6 +152,6 @@ impl Garbage {
 
 /// In a forked child: what another thread had begun does not end here.
 pub(super) fn after_fork() {
-    RUNNING.store(false, Ordering::Relaxed);
+    RUNNING.store(0, Ordering::Relaxed);
     COLLECTING.store(false, Ordering::Relaxed);
 }
