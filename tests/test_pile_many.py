@@ -1,8 +1,10 @@
 """put_many, get_many, remove_many: many objects in one call, all or nothing."""
 
+import os
 from array import array
-from collections import Counter
+from collections import ChainMap, Counter, UserDict
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -100,8 +102,12 @@ class Table:
 def test_what_gives_something_else_than_is_meant_is_refused(pile: gabion.Pile) -> None:
     pandas, polars = type("DataFrame", (Table,), {"itertuples": None}), type("DataFrame", (Table,), {"iter_rows": None})
     for given, text in (
-        ({"a": 1}, r"a dict, which gives its keys: pass its values\(\), or its items\(\)"),
-        (Counter("ab"), r"a dict, which gives its keys"),
+        ({"a": 1}, r"a mapping, which gives its keys: pass its values\(\), or its items\(\)"),
+        (Counter("ab"), r"a mapping, which gives its keys"),
+        (UserDict(a=1), r"a mapping, which gives its keys"),
+        (ChainMap({"a": 1}), r"a mapping, which gives its keys"),
+        (MappingProxyType({"a": 1}), r"a mapping, which gives its keys"),
+        (os.environ, r"a mapping, which gives its keys"),
         (
             pandas(),
             r"a table, .* names of its columns: pass frame.itertuples\(index=False, name=None\), or frame.to_dict\(",
@@ -112,6 +118,7 @@ def test_what_gives_something_else_than_is_meant_is_refused(pile: gabion.Pile) -
             pile.put_many(given)
     assert len(pile) == 0
     assert pile.get_many(pile.put_many({"a": 1}.items())) == [("a", 1)]
+    assert pile.get_many(pile.put_many(UserDict(a=1).keys())) == ["a"]
     assert pile.get_many(pile.put_many(Table())) == ["a", "b"]
 
 

@@ -13,7 +13,7 @@ use crate::codec::Apart;
 use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
-use crate::once::{intern, once};
+use crate::once::{intern, of_module, once};
 use crate::result;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
@@ -58,13 +58,15 @@ fn tell_which(py: Python<'_>, error: &PyErr, index: usize, call: &str) {
     tell(py, error, || format!("object {index} of those passed to {call}(), counted from 0"));
 }
 
-/// Refuses what gives something else than the objects that its caller means: a dict gives its keys, a table the names
-/// of its columns, or whole columns.
+/// Refuses what gives something else than the objects that its caller means: a mapping gives its keys, a table the
+/// names of its columns, or whole columns.
 fn refuse_frames(iterable: &Bound<'_, PyAny>) -> PyResult<()> {
     let (py, class) = (iterable.py(), iterable.get_type());
     let has = |name| -> PyResult<bool> { Ok(class.getattr_opt(name)?.is_some()) };
-    let told = if iterable.is_instance_of::<PyDict>() {
-        "a dict, which gives its keys: pass its values(), or its items(); put() stores it as one object"
+    let is_mapping =
+        iterable.is_instance_of::<PyDict>() || (has(intern!(py, "keys")?)? && iterable.is_instance(mapping(py)?)?);
+    let told = if is_mapping {
+        "a mapping, which gives its keys: pass its values(), or its items(); put() stores it as one object"
     } else if has(intern!(py, "itertuples")?)? {
         "a table, which gives the names of its columns: pass frame.itertuples(index=False, name=None), or \
          frame.to_dict(\"records\"); put() stores it as one object"
@@ -75,6 +77,12 @@ fn refuse_frames(iterable: &Bound<'_, PyAny>) -> PyResult<()> {
         return Ok(());
     };
     Err(type_error(py, &format!("put_many() stores what an iterable gives, and this is {told}")))
+}
+
+/// `collections.abc.Mapping`
+fn mapping(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static MAPPING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    once(py, &MAPPING, || Ok(of_module(py, c"collections.abc", c"Mapping")?.unbind())).map(|class| class.bind(py))
 }
 
 /// Removes what a failed call has put. Returns its error, or that of a signal which comes while many are removed.
