@@ -86,6 +86,9 @@ def _strings(numpy: Any, array: Any, shape: Any, dtype: Any, columns: Any, items
     given = {"coerce": dtype.coerce}
     if hasattr(dtype, "na_object"):
         given["na_object"] = dtype.na_object
+    # NumPy makes texts of all else, and the text of what a few bytes describe may have no end.
+    if not all(type(item) in (str, float, type(None)) or item is given.get("na_object", items) for item in items):
+        _refuse("a string that is none")
     made = numpy.array(items, dtype=type(dtype)(**given))
     if made.shape != (len(items),):
         _refuse("a string that is none")

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | nothing | what stands in `standard` |
 //! | `[shop.Person, shop.connect]` | as well, these classes and functions, by the names that they have, whether or not those lead to them |
-//! | `[shop.MISSING]` | as well, an object that pickle stores by its name, and that is found by it |
+//! | `[shop.MISSING]` | as well, an object that pickle stores by its name, and that is found by it; it is not called |
 //! | `[shop.models]` | as well, classes, static methods and functions that are defined in a module, by names in it |
 //! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
@@ -233,6 +233,12 @@ impl Types {
     /// Names under which this object was passed.
     pub fn paths_of(&self, object: *mut PyObject) -> &[Box<[u8]>] {
         self.paths.get(&(object as usize)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether this was passed for a stored name and has none itself: it can only be meant to be called.
+    pub fn is_for_calls(&self, object: *mut PyObject) -> bool {
+        let allowed = self.paths_of(object).iter().filter_map(|path| self.named.get(path));
+        allowed.map(|allowed| &allowed.found).any(|found| found.names().is_none())
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {

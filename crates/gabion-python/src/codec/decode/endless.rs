@@ -3,42 +3,74 @@
 //! A container that is called with an iterable takes all that this gives. Of what a file may build, some give more than
 //! the file brought: a range, the addresses of a network, and what shows another object as its own items. So a
 //! container is built of such a one only if it is short. Numbers are not built of exponents: they would be written out.
+//! Nor is a text built of what has others in it: a list of twice the same list of twice the same is short until then.
+//!
+//! A class that inherits from one of these, and makes its instances as that does, is one. What another does with its
+//! arguments is told by its own code.
 
-use crate::codec::object::{Own, Raise, Raised, attribute_or_none, intern, is_same_text};
+use std::ffi::CStr;
+
+use crate::codec::object::{Own, Raise, Raised, attribute_or_none, in_class, intern, is_same_text};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// Items that a container may be built of by a call: more are stored as they are.
 const MOST_COUNTED: isize = 1 << 22;
 
-/// What is called takes all that its arguments give.
-const CONTAINERS: &[&[u8]] = &[
-    b"list",
-    b"tuple",
-    b"set",
-    b"frozenset",
-    b"bytes",
-    b"bytearray",
-    b"dict",
-    b"array.array",
-    b"types.SimpleNamespace",
-    b"collections.deque",
-    b"collections.OrderedDict",
-    b"collections.defaultdict",
-    b"collections.Counter",
-    b"collections.UserList",
-    b"collections.UserDict",
-];
+/// What is called, and does more with its arguments than to keep them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Takes all that its arguments give.
+    Items,
+    /// Takes all that each of the items gives, too.
+    Pairs,
+    /// Takes all, or so many zeros.
+    Bytes,
+    /// Is called with texts, bytes and numbers.
+    Text,
+    /// Multiplies.
+    Fraction,
+}
 
-/// Of these, those that take all that each of the items gives, too.
-const OF_PAIRS: &[&[u8]] = &[b"dict", b"types.SimpleNamespace", b"collections.OrderedDict", b"collections.defaultdict"];
+/// A class of the interpreter, or of its library, by its name.
+struct Listed {
+    module: &'static [u8],
+    kind: Kind,
+    /// The method that takes the arguments.
+    by: &'static CStr,
+}
+
+/// What a class of this name is, if it is of the module that is told.
+fn listed(name: &[u8]) -> Option<Listed> {
+    const NEW: &CStr = c"__new__";
+    const INIT: &CStr = c"__init__";
+    let (module, kind, by): (&[u8], _, _) = match name {
+        b"list" | b"set" => (BUILTINS, Kind::Items, INIT),
+        b"tuple" | b"frozenset" | b"BaseExceptionGroup" => (BUILTINS, Kind::Items, NEW),
+        b"dict" => (BUILTINS, Kind::Pairs, INIT),
+        b"bytes" => (BUILTINS, Kind::Bytes, NEW),
+        b"bytearray" => (BUILTINS, Kind::Bytes, INIT),
+        b"str" => (BUILTINS, Kind::Text, NEW),
+        b"array" => (b"array", Kind::Items, NEW),
+        b"SimpleNamespace" => (b"types", Kind::Pairs, INIT),
+        b"deque" | b"Counter" | b"UserList" | b"UserDict" => (b"collections", Kind::Items, INIT),
+        b"OrderedDict" | b"defaultdict" => (b"collections", Kind::Pairs, INIT),
+        b"UserString" => (b"collections", Kind::Text, INIT),
+        b"Fraction" => (b"fractions", Kind::Fraction, NEW),
+        _ => return None,
+    };
+    Some(Listed { module, kind, by })
+}
 
 /// What shows another object as its own items, and what that is called.
-const SHOWING: &[(&[u8], &std::ffi::CStr)] = &[
+const SHOWING: &[(&[u8], &CStr)] = &[
     (b"collections.UserList", c"data"),
     (b"collections.UserDict", c"data"),
     (b"collections.UserString", c"data"),
     (b"collections.ChainMap", c"maps"),
 ];
+
+/// The interpreter's own module, which its classes do not have in their names.
+const BUILTINS: &[u8] = b"";
 
 /// What gives many items without having any.
 const NETWORKS: &[&[u8]] = &[b"ipaddress.IPv4Network", b"ipaddress.IPv6Network"];
@@ -55,17 +87,23 @@ pub unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own, keywords: Op
         let values = named.map_or(0, |values| ffi::PyList_Size(values.ptr()));
         let values = (0..values).filter_map(|at| named.map(|values| ffi::PyList_GetItem(values.ptr(), at)));
         let is_number = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_LONG_SUBCLASS) != 0;
-        let is_fraction = is_one_of(class, &[b"fractions.Fraction"])?;
-        let is_container = is_one_of(class, CONTAINERS)?;
-        let counts = is_container || ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0;
+        let kind = made_as(class)?;
+        let (is_fraction, is_text) = (kind == Some(Kind::Fraction), kind == Some(Kind::Text));
+        let container = kind.filter(|_| !is_fraction && !is_text);
+        let counts = container.is_some() || is_static(class);
         for argument in arguments_of(arguments).chain(values) {
             if counts && class != &raw mut ffi::PyRange_Type && is_long_range(argument) {
                 return Ok(true);
             }
-            if is_container && takes_all(class, argument)? {
+            if let Some(container) = container
+                && takes_all(container, argument)?
+            {
                 return Ok(true);
             }
-            let of = std::ffi::CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
+            if (is_text && !is_plain(argument)?) || (is_fraction && is_forged(argument)?) {
+                return Ok(true);
+            }
+            let of = CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
             if ((is_number || is_fraction) && matches!(of, b"decimal.Decimal" | b"Decimal"))
                 || (is_fraction && ffi::PyUnicode_Check(argument) != 0 && has_exponent(argument))
             {
@@ -79,11 +117,11 @@ pub unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own, keywords: Op
 /// Whether a container has no end of what it would take of an argument.
 ///
 /// # Safety
-/// A live container's class, and a live object.
-unsafe fn takes_all(class: *mut PyTypeObject, argument: *mut PyObject) -> Raise<bool> {
+/// A live object.
+unsafe fn takes_all(kind: Kind, argument: *mut PyObject) -> Raise<bool> {
     // SAFETY: live by the caller's word; items are held while they are looked at.
     unsafe {
-        if is_one_of(class, &[b"bytes", b"bytearray"])? && ffi::PyIndex_Check(argument) != 0 {
+        if kind == Kind::Bytes && ffi::PyIndex_Check(argument) != 0 {
             // So many zeros.
             let count = ffi::PyNumber_AsSsize_t(argument, std::ptr::null_mut());
             if count == -1 && !ffi::PyErr_Occurred().is_null() {
@@ -94,12 +132,73 @@ unsafe fn takes_all(class: *mut PyTypeObject, argument: *mut PyObject) -> Raise<
         if gives_more(argument)? {
             return Ok(true);
         }
-        if !is_one_of(class, OF_PAIRS)? || !is_brought(argument) || ffi::PyDict_Check(argument) != 0 {
+        if kind == Kind::Pairs { has_more_inside(argument) } else { Ok(false) }
+    }
+}
+
+/// Whether one of an object's items gives more than the file has brought. What has keys is not taken item by item, and
+/// what is iterated over but once is left as it is.
+///
+/// # Safety
+/// A live object.
+unsafe fn has_more_inside(object: *mut PyObject) -> Raise<bool> {
+    // SAFETY: live by the caller's word; new references or null with an error, or at the end without one.
+    unsafe {
+        let iterates = (*ffi::Py_TYPE(object)).tp_iter.is_some() || ffi::PySequence_Check(object) != 0;
+        if !iterates || ffi::PyIter_Check(object) != 0 || attribute_or_none(object, c"keys")?.is_some() {
             return Ok(false);
         }
-        let items = Own::take(ffi::PySequence_Tuple(argument))?;
-        for item in arguments_of(&items) {
-            if gives_more(item)? {
+        let items = Own::take(ffi::PyObject_GetIter(object))?;
+        loop {
+            match Own::take(ffi::PyIter_Next(items.ptr())) {
+                Ok(item) if gives_more(item.ptr())? => return Ok(true),
+                Ok(_) => {}
+                Err(Raised) if ffi::PyErr_Occurred().is_null() => return Ok(false),
+                Err(Raised) => return Err(Raised),
+            }
+        }
+    }
+}
+
+/// Whether an object is a text, bytes, a number, or nothing: its text is about as long as it is itself.
+///
+/// # Safety
+/// A live object.
+unsafe fn is_plain(object: *mut PyObject) -> Raise<bool> {
+    const FEATURES: std::ffi::c_ulong =
+        ffi::Py_TPFLAGS_UNICODE_SUBCLASS | ffi::Py_TPFLAGS_BYTES_SUBCLASS | ffi::Py_TPFLAGS_LONG_SUBCLASS;
+    // SAFETY: live by the caller's word, as its class is by it; what is shown is held.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if ffi::PyType_HasFeature(class, FEATURES) != 0
+            || object == ffi::Py_None()
+            || ffi::PyByteArray_Check(object) != 0
+            || ffi::PyFloat_Check(object) != 0
+            || ffi::PyComplex_Check(object) != 0
+            || is_one_of(class, &[b"decimal.Decimal"])?
+        {
+            return Ok(true);
+        }
+        if inherits(class)?.is_none_or(|(listed, _)| listed.kind != Kind::Text) {
+            return Ok(false);
+        }
+        let shown = attribute_or_none(object, c"data")?;
+        Ok(shown.is_some_and(|shown| ffi::PyUnicode_Check(shown.ptr()) != 0))
+    }
+}
+
+/// Whether an object is a fraction of other things than integers. A multiple of those may be much longer.
+///
+/// # Safety
+/// A live object.
+unsafe fn is_forged(object: *mut PyObject) -> Raise<bool> {
+    // SAFETY: live by the caller's word, as its class is by it; attributes are held.
+    unsafe {
+        if inherits(ffi::Py_TYPE(object))?.is_none_or(|(listed, _)| listed.kind != Kind::Fraction) {
+            return Ok(false);
+        }
+        for name in [c"_numerator", c"_denominator"] {
+            if attribute_or_none(object, name)?.is_none_or(|part| ffi::PyLong_Check(part.ptr()) == 0) {
                 return Ok(true);
             }
         }
@@ -195,6 +294,51 @@ pub fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
     (0..items).map(|i| unsafe { ffi::PyTuple_GetItem(tuple.ptr(), i) })
 }
 
+/// As what the instances of a class are made.
+///
+/// # Safety
+/// A live class.
+unsafe fn made_as(class: *mut PyTypeObject) -> Raise<Option<Kind>> {
+    // SAFETY: live by the caller's word, as what it inherits from is by it.
+    unsafe {
+        let Some((Listed { kind, by, .. }, of)) = inherits(class)? else { return Ok(None) };
+        if of == class {
+            return Ok(Some(kind));
+        }
+        let by = intern(by)?;
+        let method = |class| in_class(class, by.ptr()).map(|method| method.ptr());
+        Ok((method(class) == method(of)).then_some(kind))
+    }
+}
+
+/// The first of those listed that a class inherits from, which may be it itself.
+///
+/// # Safety
+/// A live class.
+unsafe fn inherits(class: *mut PyTypeObject) -> Raise<Option<(Listed, *mut PyTypeObject)>> {
+    // SAFETY: live by the caller's word, as are those that it inherits from, which stand in a tuple, by it; a class's
+    // name lives with the class.
+    unsafe {
+        let order = (*class).tp_mro;
+        if order.is_null() {
+            return Ok(None);
+        }
+        for base in arguments_of(&Own::share(order)) {
+            let of: *mut PyTypeObject = base.cast();
+            let name = CStr::from_ptr((*of).tp_name).to_bytes();
+            let point = name.iter().rposition(|&byte| byte == b'.');
+            let (module, name) = point.map_or((BUILTINS, name), |point| (&name[..point], &name[point + 1..]));
+            let Some(listed) = listed(name) else { continue };
+            // Those of Python code have no module in their name, and no such class can be made with one.
+            let is_it = listed.module == module && (point.is_some() || is_static(of));
+            if is_it || (point.is_none() && listed.module != BUILTINS && is_of(of, listed.module)?) {
+                return Ok(Some((listed, of)));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Whether a class is the interpreter's, or its library's, of one of these names; a class that is called so and is of
 /// another module is none.
 ///
@@ -203,19 +347,17 @@ pub fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
 unsafe fn is_one_of(class: *mut PyTypeObject, names: &[&[u8]]) -> Raise<bool> {
     // SAFETY: live by the caller's word; its name lives with it.
     unsafe {
-        let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
+        let name = CStr::from_ptr((*class).tp_name).to_bytes();
         if names.contains(&name) {
             // Those of Python code have no module in their name, and no such class can be made with one.
-            return Ok(ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 || name.contains(&b'.'));
+            return Ok(is_static(class) || name.contains(&b'.'));
         }
-        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
+        if is_static(class) {
             return Ok(false);
         }
         for of in names {
-            let Some(point) = of.iter().position(|&byte| byte == b'.') else { continue };
-            if &of[point + 1..] == name {
-                let module = Own::take(ffi::PyUnicode_FromStringAndSize(of.as_ptr().cast(), point as isize))?;
-                return is_of_module(class, &module);
+            if let Some(module) = of.strip_suffix(name).and_then(|of| of.strip_suffix(b".")) {
+                return is_of(class, module);
             }
         }
         Ok(false)
@@ -237,6 +379,27 @@ unsafe fn has_exponent(text: *mut PyObject) -> bool {
         }
         std::slice::from_raw_parts(data.cast::<u8>(), len as usize).iter().any(|byte| matches!(byte, b'e' | b'E'))
     }
+}
+
+/// As [`is_of_module`].
+///
+/// # Safety
+/// A live class.
+unsafe fn is_of(class: *mut PyTypeObject, module: &[u8]) -> Raise<bool> {
+    // SAFETY: live by the caller's word; a text that is that long; a new reference or null with an error.
+    unsafe {
+        let module = Own::take(ffi::PyUnicode_FromStringAndSize(module.as_ptr().cast(), module.len() as isize))?;
+        is_of_module(class, &module)
+    }
+}
+
+/// Whether a class is none that code has made.
+///
+/// # Safety
+/// A live class.
+unsafe fn is_static(class: *mut PyTypeObject) -> bool {
+    // SAFETY: live by the caller's word.
+    unsafe { ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 }
 }
 
 /// Whether a class says that it is defined in a module, or in one below it.

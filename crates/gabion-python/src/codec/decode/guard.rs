@@ -14,9 +14,13 @@ use crate::codec::classes::global::repr;
 use crate::codec::classes::standard;
 use crate::codec::datetime;
 use crate::codec::format::reader::damaged;
-use crate::codec::object::{Own, Raise, Raised, attribute_or_none, import, intern, is_same_text, refuse};
+use crate::codec::object::{Own, Raise, Raised, attribute_or_none, import, intern, is_same_text, not_rebuilt, refuse};
 use crate::ffi::{self, PyTypeObject};
 use crate::once::{of_module, once};
+
+unsafe extern "C" {
+    static mut PyMethod_Type: PyTypeObject;
+}
 
 /// Functions that pickles call, of whose arguments not all are those of a pickle, and the modules that they are in.
 /// Others stand in for them, whoever met the functions first.
@@ -113,9 +117,11 @@ impl Maker<'_, '_> {
         // SAFETY: held; a function has the object that it is bound to, which is compared.
         let is_another = unsafe {
             let of = method.ptr();
-            ffi::PyType_Check(of) != 0
-                || ffi::PyFunction_Check(of) != 0
-                || (ffi::PyCFunction_Check(of) != 0 && ffi::PyCFunction_GetSelf(of) != object.ptr())
+            if ffi::PyCFunction_Check(of) != 0 {
+                ffi::PyCFunction_GetSelf(of) != object.ptr()
+            } else {
+                ffi::Py_TYPE(of) != &raw mut PyMethod_Type
+            }
         };
         if !is_another || !self.registry.is_guarded() {
             return Ok(method);
@@ -170,7 +176,7 @@ impl Maker<'_, '_> {
         // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyType_Check(callable.ptr()) == 0 } {
             let instead = self.look_at_function(callable)?;
-            if instead.is_some() && is_endless_base(arguments)? {
+            if instead.is_some() && is_endless_base(arguments).map_err(|Raised| not_rebuilt(callable))? {
                 return Err(forbidden(FEW_BYTES, callable));
             }
             return Ok(instead);
@@ -189,7 +195,7 @@ impl Maker<'_, '_> {
             return Err(forbidden("calls", callable));
         }
         // SAFETY: a class, a tuple and a dict, all held.
-        if unsafe { is_endless(class, arguments, keywords)? } {
+        if unsafe { is_endless(class, arguments, keywords).map_err(|Raised| not_rebuilt(callable))? } {
             return Err(forbidden(FEW_BYTES, callable));
         }
         // SAFETY: live, as its name is with it.
@@ -197,11 +203,22 @@ impl Maker<'_, '_> {
         if is_dtype { import(c"gabion._arrays", c"dtype").map(Some) } else { Ok(None) }
     }
 
+    /// Whether something is in the file by its name because it is an object: its name is not that of a function, and
+    /// nobody has said that a file may call it.
+    fn is_only_object(&self, callable: &Own) -> Raise<bool> {
+        // SAFETY: a live object, which is held over this.
+        unsafe {
+            Ok(self.registry.is_named(callable.ptr())
+                && attribute_or_none(callable.ptr(), c"__qualname__")?.is_none()
+                && !self.registry.types().is_for_calls(callable.ptr()))
+        }
+    }
+
     /// What is called in the place of a function.
     fn look_at_function(&self, function: &Own) -> Raise<Option<Own>> {
         // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyCFunction_Check(function.ptr()) == 0 && ffi::PyFunction_Check(function.ptr()) == 0 } {
-            return Ok(None);
+            return if self.is_only_object(function)? { Err(forbidden("calls", function)) } else { Ok(None) };
         }
         if standard::is_getattr(function) {
             let allowed = self.registry.types().named(b"builtins.getattr").is_some();
