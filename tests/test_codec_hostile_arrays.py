@@ -162,3 +162,17 @@ def test_texts_come_back(obj: Any) -> None:
     if isinstance(obj, np.ndarray):
         assert back.flags.writeable
         assert back.flags.f_contiguous == obj.flags.f_contiguous
+
+
+@pytest.mark.skipif(not hasattr(getattr(np, "dtypes", None), "StringDType"), reason="no such type of items")
+def test_an_array_of_strings_is_made_of_strings() -> None:
+    # NumPy would make a text of whatever it is, and that of lists in each other has no end.
+    endless: list[Any] = []
+    for _ in range(64):
+        endless = [endless, endless]
+    strings = np.dtypes.StringDType()
+    with pytest.raises(CodecError, match="a string that is none"):
+        hostile_arrays.reread(hostile_arrays.array((1,), strings, [endless]))
+    for given in ({}, {"na_object": None}, {"na_object": float("nan")}):
+        obj = np.array(["a", *given.values()], dtype=np.dtypes.StringDType(**given))
+        assert repr(hostile_arrays.reread(obj)) == repr(obj)
