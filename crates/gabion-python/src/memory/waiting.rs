@@ -8,6 +8,22 @@ use super::garbage::Garbage;
 use super::refusal;
 use crate::detached::Detached;
 
+/// Has the interpreter end what this thread alone can end. Without a global lock, that is what it has made and another
+/// thread's collection has found to be garbage: the interpreter leaves it to the thread that made it, until that runs
+/// Python code again. A thread that waits for memory may have made what holds it.
+#[cfg(Py_GIL_DISABLED)]
+fn drop_left_over(py: Python<'_>) -> PyResult<()> {
+    static NOTHING: pyo3::sync::PyOnceLock<Py<PyAny>> = pyo3::sync::PyOnceLock::new();
+    let nothing = crate::once::once(py, &NOTHING, || Ok(py.eval(c"lambda: None", None, None)?.unbind()))?;
+    nothing.call0(py).map(drop)
+}
+
+#[cfg(not(Py_GIL_DISABLED))]
+#[expect(clippy::unnecessary_wraps, reason = "without a global lock it can fail")]
+fn drop_left_over(_py: Python<'_>) -> PyResult<()> {
+    Ok(())
+}
+
 /// Runs `rent` detached from the interpreter. It is handed the question whether to go on waiting, which is asked before
 /// it rests, and about every 50 ms, and runs the handlers of signals: one that raises ends the waiting with what it
 /// raised. Garbage may hold the `bytes` that are asked for: it is collected before a wait, or before a refusal.
@@ -28,7 +44,7 @@ pub(crate) fn patiently<R: Send>(
                     // Its place in the queue is kept meanwhile. What comes back is seen by the wait, as if another
                     // thread had given it back.
                     garbage.collect(py, bytes as u64);
-                    py.check_signals().err()
+                    drop_left_over(py).and_then(|()| py.check_signals()).err()
                 });
                 raised.is_none()
             })
