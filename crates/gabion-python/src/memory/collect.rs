@@ -3,20 +3,22 @@
 
 use gabion_blocks::pool::Pool;
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyString};
 
 use super::garbage;
+use crate::once::intern;
 
 /// The generation that a full collection names.
 const FULL: i64 = 2;
 
-/// Called by the interpreter before and after every collection.
+/// Called by the interpreter before and after every collection. There may be no memory just then, and none is asked for.
 #[pyfunction]
 #[pyo3(signature = (phase, info, /))]
-fn _after_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyResult<()> {
-    let ends = phase.eq("stop")?;
+fn _after_collection(phase: &Bound<'_, PyString>, info: &Bound<'_, PyAny>) -> PyResult<()> {
+    let ends = phase.to_str()? == "stop";
+    let generation = || info.get_item(intern!(info.py(), "generation")?)?.extract::<i64>();
     // Without a global lock every collection is a full one, whatever generation it names.
-    let full = cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL;
+    let full = cfg!(Py_GIL_DISABLED) || generation()? == FULL;
     garbage::collector(!ends, full);
     if full && ends {
         Pool::global().look_soon();
@@ -27,6 +29,7 @@ fn _after_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyRes
 /// Has the interpreter call the pool after full collections, until it ends.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
+    intern!(py, "generation")?;
     let check: Bound<'_, PyCFunction> = wrap_pyfunction!(_after_collection, m)?;
     let callbacks = py.import("gc")?.getattr("callbacks")?;
     callbacks.call_method1("append", (&check,))?;
