@@ -11,7 +11,8 @@ use crate::once::intern;
 /// The generation that a full collection names.
 const FULL: i64 = 2;
 
-/// Called by the interpreter before and after every collection. There may be no memory just then, and none is asked for.
+/// Called by the interpreter before and after every collection. There may be no memory just then, and none is asked
+/// for.
 #[pyfunction]
 #[pyo3(signature = (phase, info, /))]
 fn _after_collection(phase: &Bound<'_, PyString>, info: &Bound<'_, PyAny>) -> PyResult<()> {
