@@ -2,10 +2,12 @@
 
 import contextlib
 import gc
+import signal
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +114,69 @@ def test_closing_beside_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch) 
     value.clear()
     gc.collect()
     assert dies() is None
+
+
+class Closes:
+    """An object of more than a block, which closes its pile while it is built."""
+
+    close: Callable[[], object]
+
+    def __init__(self) -> None:
+        self.long = bytes(5_000_000)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.long = state["long"]
+        Closes.close()
+
+
+@pytest.mark.parametrize("call", ["get", "pop", "change", "fields", "get_many", "values"])
+def test_a_file_is_free_after_a_call_in_which_its_pile_was_closed(tmp_path: Path, call: str) -> None:
+    path = tmp_path / "pile"
+    with gabion.Pile(path=path) as pile:
+        pile.root = pile.put(Plain(a=Closes()))
+    calls: dict[str, Callable[[], object]] = {
+        "get": lambda: pile.get(pointer),
+        "pop": lambda: pile.pop(pointer),
+        "change": lambda: pile.change(pointer, lambda found: found),
+        "fields": lambda: pile.fields(pointer, "a"),
+        "get_many": lambda: pile.get_many([pointer]),
+        "values": lambda: list(pile.values()),
+    }
+    pile = gabion.Pile(path=path, types=[Closes, Plain])
+    pointer = pile.root
+    Closes.close = pile.close  # type: ignore[method-assign]
+    with contextlib.suppress(ValueError, gabion.CodecError):
+        calls[call]()
+    # Its own lock is gone, although the closed pile is still there, and nobody asks it again.
+    gabion.Pile(path=path).close()
+    assert "closed" in repr(pile)
+
+
+def test_an_int_of_its_own_that_closes_the_pile_removes_nothing(tmp_path: Path) -> None:
+    class Number:
+        def __index__(self) -> int:
+            pile.close()
+            return pointer
+
+    path = tmp_path / "pile"
+    for call in ("remove", "discard", "pop"):
+        with gabion.Pile(path=path) as pile:
+            pointer = pile.put(b"kept" * 10)
+            view = pile.view(pointer)
+            with pytest.raises(ValueError, match="closed"):
+                getattr(pile, call)(Number())
+        del view
+        with gabion.Pile(path=path) as pile:
+            assert pile.get(pointer) == b"kept" * 10
+
+
+def test_no_more_is_removed_from_a_pile_that_a_handler_closes() -> None:
+    pile = gabion.Pile()
+    pointers = pile.put_many([b"one"] * 2_000_000)
+    before = signal.signal(signal.SIGALRM, lambda *_: pile.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(ValueError, match="closed"):
+            pile.remove_many(pointers)
+    finally:
+        signal.signal(signal.SIGALRM, before)

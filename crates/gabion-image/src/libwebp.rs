@@ -2,59 +2,22 @@
 //!
 //! All that is handed to C are numbers, slices with their lengths, and a function that cannot unwind. The library keeps
 //! none of it. Any number of threads may call it at a time: what they share it makes at the first call of a kind, and
-//! [`ready`] sees to it that one thread alone does that.
+//! [`READY`] sees to it that one thread alone does that.
 
 #![allow(unsafe_code)] // The one place that calls C by itself; see the proofs below.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::{process, slice, thread};
+use std::slice;
 
+use gabion_blocks::os::ForkOnce;
 use libwebp_sys::{
     VP8StatusCode, WebPBitstreamFeatures, WebPConfig, WebPDecodeRGBAInto, WebPDecodeRGBInto, WebPEncode,
     WebPEncodingError, WebPGetFeatures, WebPPicture, WebPPictureFree, WebPPictureImportRGB, WebPPictureImportRGBA,
 };
 
-/// What [`ready`] has come to: 0, the number of the process one of whose threads is at it, or [`DONE`].
-static READY: AtomicU32 = AtomicU32::new(0);
-/// No process has this number.
-const DONE: u32 = u32::MAX;
-
-/// Sees to it that the first call of each kind is over.
-///
-/// A child that was forked while a thread of its parent was at it has not got that thread, and begins anew: a
-/// [`Once`](std::sync::Once) would have it wait for ever.
-#[inline]
-fn ready() {
-    // Acquire: what those calls wrote is behind the caller.
-    if READY.load(Acquire) != DONE {
-        get_ready();
-    }
-}
-
-#[cold]
-fn get_ready() {
-    let own = process::id();
-    loop {
-        // Acquire: as in `ready`.
-        match READY.load(Acquire) {
-            DONE => return,
-            // Another thread is at it, and will be done soon.
-            by if by == own => thread::yield_now(),
-            by => {
-                // Relaxed: the number is the whole message.
-                if READY.compare_exchange(by, own, Relaxed, Relaxed).is_ok() {
-                    call_first();
-                    // Release: see `ready`.
-                    READY.store(DONE, Release);
-                    return;
-                }
-            }
-        }
-    }
-}
+/// Whether the first call of each kind is over.
+static READY: ForkOnce = ForkOnce::new();
 
 /// Makes a first call of each kind, in which the library chooses functions for the processor and fills tables. Built
 /// without threads it takes no lock for that; see `docs/decisions.md`.
@@ -97,7 +60,7 @@ fn sides((width, height): (u32, u32), alpha: bool, bytes: usize) -> Option<(c_in
 /// Decodes a still, lossy picture of this size into `out`, as RGB, or RGBA for one with alpha. False if it is no such
 /// picture, or not all of it is there: then `out` holds anything.
 pub fn decode(file: &[u8], size: (u32, u32), alpha: bool, out: &mut [u8]) -> bool {
-    ready();
+    READY.call(call_first);
     decoded(file, size, alpha, out)
 }
 
@@ -130,7 +93,7 @@ impl Drop for Picture {
 /// # Errors
 /// The library's name for what is wrong.
 pub fn encode(pixels: &[u8], size: (u32, u32), alpha: bool, how: (bool, f32)) -> Result<Vec<u8>, String> {
-    ready();
+    READY.call(call_first);
     encoded(pixels, size, alpha, how)
 }
 
@@ -201,16 +164,6 @@ mod tests {
         // SAFETY: they take nothing and tell a number.
         let versions = unsafe { [WebPGetDecoderVersion(), WebPGetEncoderVersion()] };
         assert!(versions.iter().all(|version| *version >= 0x01_06_00), "{versions:x?}");
-    }
-
-    /// As in a child that was forked while a thread of its parent was at it.
-    #[test]
-    fn what_another_process_has_begun_is_begun_anew() {
-        ready();
-        READY.store(process::id() + 1, Relaxed);
-        let size = (16, 16);
-        let file = encode(&pixels(size, false), size, false, LOSSY).unwrap();
-        assert!(decode(&file, size, false, &mut [0; 16 * 16 * 3]) && READY.load(Relaxed) == DONE);
     }
 
     /// So memory may be used that is not clean.

@@ -12,6 +12,7 @@
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
 //! | `mapped` | mapped files of the real system |
 //! | [`beside`] | files that are written beside the ones that they replace |
+//! | `once` | what is done once in a process, forks or not |
 //! | `at_fork` | what is called around a fork, and what is held meanwhile |
 //! | `calls` | the calls on the real one, for all of gabion |
 //! | `twin`, `twin_disk`, `scarce` | a system, a disk and a malloc that refuse |
@@ -39,6 +40,8 @@ mod mapped;
 
 pub mod beside;
 
+mod once;
+
 mod at_fork;
 
 mod calls;
@@ -60,6 +63,7 @@ pub use calls::{
 };
 pub use disk::Disk;
 pub use door::Os;
+pub use once::ForkOnce;
 #[cfg(feature = "twin")]
 pub use scarce::Scarce;
 #[cfg(feature = "twin")]

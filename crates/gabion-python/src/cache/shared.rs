@@ -50,6 +50,22 @@ pub(super) struct Shared {
 /// So many tables are remembered. A program that makes new ones without end hears of some again.
 const MOST_TOLD: usize = 1_000;
 
+/// Work of this thread without the interpreter, until it is dropped, also by a panic.
+struct Apart;
+
+impl Apart {
+    fn begin() -> Self {
+        APART.set(true);
+        Self
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        APART.set(false);
+    }
+}
+
 impl Shared {
     /// Whether the log has heard nothing yet of the values of a table; from now on it has.
     pub fn is_first_refusal(&self, table: &str) -> bool {
@@ -66,10 +82,8 @@ impl Shared {
         if self.is_heard() {
             return work();
         }
-        APART.set(true);
-        let result = through_gate(py, work);
-        APART.set(false);
-        result
+        let _apart = Apart::begin();
+        through_gate(py, work)
     }
 
     /// Whether somebody listens to evictions.

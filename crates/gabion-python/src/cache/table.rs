@@ -446,15 +446,17 @@ impl CacheTable {
     fn _on_evict(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<()> {
         let shared = &self.open(py)?.shared;
         let listens = callback.is_some();
-        let before = {
-            let mut place = shared.callback.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *place, callback)
-        };
-        drop(before);
         let told = Arc::downgrade(shared);
         let tell = move |gone: &Departure<'_>| Shared::tell(&told, gone);
+        let listener = listens.then(|| Arc::new(tell) as _);
+        let mut place = shared.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *place, callback);
+        // In one step: of two threads that call this, both would have their way in part.
         shared.store.heard.store(listens, Ordering::Relaxed);
-        shared.store.cache.on_departure(listens.then(|| Arc::new(tell) as _));
+        shared.store.cache.on_departure(listener);
+        drop(place);
+        // Whose end may run anything, and so call this.
+        drop(before);
         Ok(())
     }
 

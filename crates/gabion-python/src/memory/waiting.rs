@@ -13,9 +13,7 @@ use crate::detached::Detached;
 /// Python code again. A thread that waits for memory may have made what holds it.
 #[cfg(Py_GIL_DISABLED)]
 fn drop_left_over(py: Python<'_>) -> PyResult<()> {
-    static NOTHING: pyo3::sync::PyOnceLock<Py<PyAny>> = pyo3::sync::PyOnceLock::new();
-    let nothing = crate::once::once(py, &NOTHING, || Ok(py.eval(c"lambda: None", None, None)?.unbind()))?;
-    nothing.call0(py).map(drop)
+    crate::meanwhile::nothing(py)?.call0(py).map(drop)
 }
 
 #[cfg(not(Py_GIL_DISABLED))]

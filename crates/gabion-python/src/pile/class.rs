@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gabion_blocks::PAGE_BYTES;
-use gabion_pile::{PileOptions, with_read_buf};
+use gabion_pile::PileOptions;
 use pyo3::exceptions::{PyAssertionError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -229,7 +229,7 @@ impl Pile {
         let py = ptr.py();
         let pop = || -> Result<Py<PyAny>, Failure> {
             let pointer = number::pointer(ptr)?;
-            with_read_buf(|buffer| {
+            self.with_run(|buffer| {
                 for _ in 0..POPS {
                     let object = self.decode(py, pointer, self.open(py)?.read(pointer, buffer)?)?;
                     if self.open_to_change(py)?.remove_unchanged(pointer, buffer)? {
@@ -267,30 +267,26 @@ impl Pile {
         }
         self.open_to_change(py)?;
         let pointer = or_default(py, number::pointer(ptr), None)?;
-        with_read_buf(|buffer| {
-            for _ in 0..CHANGES {
-                let changed = self.change_once(py, pointer, function, buffer);
-                // The pile may have been closed meanwhile, which leaves the file to its last reader.
-                buffer.let_go();
-                self.pile.go_on_leaving();
-                if let Some(object) = or_default(py, changed, None)? {
-                    return Ok(object.unbind());
-                }
+        for _ in 0..CHANGES {
+            let changed = self.with_run(|buffer| self.change_once(py, pointer, function, buffer));
+            if let Some(object) = or_default(py, changed, None)? {
+                return Ok(object.unbind());
             }
-            let text = format!(
-                "the object was replaced each of the {CHANGES} times that change() called the function: it must not replace it \
-                 itself, and must be quick"
-            );
-            Err(exception(&py.get_type::<PyRuntimeError>(), &text))
-        })
+        }
+        let text = format!(
+            "the object was replaced each of the {CHANGES} times that change() called the function: it must not replace it \
+             itself, and must be quick"
+        );
+        Err(exception(&py.get_type::<PyRuntimeError>(), &text))
     }
 
     /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.
     #[pyo3(signature = (ptr, /))]
     fn discard(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let pile = self.open_to_change(ptr.py())?;
-        let removed = number::pointer(ptr).and_then(|pointer| Ok(pile.remove(pointer)?));
-        or_default(ptr.py(), removed.map(|()| true), Some(false))
+        let py = ptr.py();
+        self.open_to_change(py)?;
+        let removed = number::pointer(ptr).and_then(|pointer| Ok(self.open_to_change(py)?.remove(pointer)?));
+        or_default(py, removed.map(|()| true), Some(false))
     }
 
     /// Bytes of the object's encoding. What it takes in the pile is somewhat more: see docs/pile.md, "Memory". Constant

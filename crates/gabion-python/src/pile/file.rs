@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gabion_blocks::BlockError;
 use gabion_blocks::file::FileError;
 use gabion_pile::{OpenOptions, Pile as Store};
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ pub(super) struct Kept {
     pub read_only: bool,
     /// Numbers of the codec's that the log describes.
     described: AtomicU32,
-    /// Held while records are appended; no Python code runs then.
+    /// Held while records are appended; no Python code runs then, nor the collector, which may run any.
     appending: Mutex<()>,
 }
 
@@ -76,14 +77,25 @@ impl Kept {
             let from = self.described.load(Ordering::Acquire); // Acquire: as in `describe`.
             let mut records = Vec::new();
             let end = codec.describe(py, from, &mut records)?;
-            let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have described some of them meanwhile.
-            if self.described.load(Ordering::Relaxed) == from {
-                pile.append(&records).map_err(|error| refusal::not_noted(py, &error))?;
-                self.described.store(end, Ordering::Release); // Release: see `describe`.
-                return Ok(());
+            match self.append_unless_changed(pile, from, &records, end) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // Made here, without the lock: to make an exception may run the collector, and with it code that puts.
+                Err(error) => return Err(refusal::not_noted(py, &error)),
             }
         }
+    }
+
+    /// Appends what describes the numbers from `from` to `end`; false if another thread described some meanwhile.
+    fn append_unless_changed(&self, pile: &Store, from: u32, records: &[u8], end: u32) -> Result<bool, BlockError> {
+        let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: the lock orders it.
+        if self.described.load(Ordering::Relaxed) != from {
+            return Ok(false);
+        }
+        pile.append(records)?;
+        self.described.store(end, Ordering::Release); // Release: see `describe`.
+        Ok(true)
     }
 
     /// Waits until all is on the disk.

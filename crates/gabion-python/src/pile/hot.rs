@@ -2,7 +2,7 @@
 //!
 //! They are written against the C API: see `fastcall`.
 
-use gabion_pile::{Pile as Store, with_read_buf};
+use gabion_pile::Pile as Store;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -160,11 +160,11 @@ unsafe extern "C" fn fields(slf: *mut PyObject, args: *mut *mut PyObject, count:
         let Some((ptr, names)) = args.split_first() else {
             return Err(wrong_count(py, "fields(ptr, *names)", args.len()));
         };
-        let pile = this.open(py)?;
+        this.open(py)?;
         let fields = || -> Result<_, Failure> {
             let pointer = number::pointer(ptr)?;
-            with_read_buf(|buffer| {
-                let found = this.codec.decode_fields(py, pile.read(pointer, buffer)?, names);
+            this.with_run(|buffer| {
+                let found = this.codec.decode_fields(py, this.open(py)?.read(pointer, buffer)?, names);
                 Ok(found.map_err(|error| refusal::not_read(py, error, pointer))?)
             })
         };
@@ -198,8 +198,10 @@ unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count
 unsafe extern "C" fn remove(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
         let [ptr] = args else { return Err(wrong_count(py, "remove(ptr)", args.len())) };
-        let pile = this.open_to_change(py)?;
-        or_default(py, number::pointer(ptr).and_then(|pointer| Ok(pile.remove(pointer)?)), None)?;
+        this.open_to_change(py)?;
+        // Asked again: what turns into an int may have closed the pile.
+        let removed = number::pointer(ptr).and_then(|pointer| Ok(this.open_to_change(py)?.remove(pointer)?));
+        or_default(py, removed, None)?;
         Ok(none(py))
     };
     // SAFETY: called by the interpreter.

@@ -159,9 +159,10 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
-    let pile = this.open_to_change(py)?;
     let (mut removed, mut meanwhile) = (0, Meanwhile::new());
     for (index, pointer) in pointers.iter().enumerate() {
+        // At each: others, who run meanwhile, may close the pile.
+        let pile = this.open_to_change(py)?;
         if let Some(Ok(ahead)) = pointers.get(index + AHEAD) {
             pile.prefetch(*ahead);
         }

@@ -132,6 +132,19 @@ impl Pile {
         })
     }
 
+    /// Calls `work` with the thread's buffer, which may come to hold a run. The pile may be closed meanwhile, which
+    /// leaves its file to the last reader: that this is over is seen to here.
+    pub(super) fn with_run<R>(&self, work: impl FnOnce(&mut ReadBuf) -> R) -> R {
+        with_read_buf(|buffer| self.then_let_go(buffer, work))
+    }
+
+    fn then_let_go<R>(&self, buffer: &mut ReadBuf, work: impl FnOnce(&mut ReadBuf) -> R) -> R {
+        let done = work(buffer);
+        buffer.let_go();
+        self.pile.go_on_leaving();
+        done
+    }
+
     #[inline(never)]
     fn build_longer(
         &self,
@@ -139,11 +152,7 @@ impl Pile {
         pointer: Pointer,
         buffer: &mut ReadBuf,
     ) -> Result<(Py<PyAny>, usize), Failure> {
-        let built = self.build_of_run(py, pointer, buffer);
-        // The pile may have been closed meanwhile, which leaves the file to its last reader.
-        buffer.let_go();
-        self.pile.go_on_leaving();
-        built
+        self.then_let_go(buffer, |buffer| self.build_of_run(py, pointer, buffer))
     }
 
     fn build_of_run(
