@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use super::frame::{Frame, Late, NOWHERE, Place, Unfilled};
+use super::keys::Keys;
 use super::leaf::{Maker, bytes_leaf};
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::Entry;
@@ -31,6 +32,8 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     next_at: usize,
     /// By the address of the dict. Most graphs have none.
     pub late: Option<HashMap<usize, Late<'a>>>,
+    /// What is looked at of those of a file.
+    pub keys: Keys,
 }
 
 /// Decodes one encoding.
@@ -106,7 +109,17 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>, met: Vec<Option<Own>>) -> Self {
         let next_at = targets.first().copied().unwrap_or(usize::MAX);
         let reader = Reader::new(bytes, 1);
-        Decoder { maker, reader, frames: SmallVec::new(), targets, met, next: 0, next_at, late: None }
+        Decoder {
+            maker,
+            reader,
+            frames: SmallVec::new(),
+            targets,
+            met,
+            next: 0,
+            next_at,
+            late: None,
+            keys: Keys::of(bytes.len()),
+        }
     }
 
     fn run(&mut self) -> Raise<Own> {
@@ -179,6 +192,15 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         self.next_at = self.targets.get(self.next).copied().unwrap_or(usize::MAX);
         self.note(place, &value);
         Ok(Some(value))
+    }
+
+    /// Looks at what is to be hashed. Without references no file has keys that take longer than it is long.
+    ///
+    /// # Errors
+    /// `CodecError` where a file would have that take for ever.
+    #[inline(always)]
+    pub fn guard_key(&mut self, key: &Own) -> Raise<()> {
+        if REFS && self.maker.registry.is_guarded() { self.keys.look(key) } else { Ok(()) }
     }
 
     /// Puts a container aside; its next value is to be read.
@@ -281,6 +303,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             Frame::Dict { dict, left, key } => match key {
                 None => self.fill_dict(dict, left, Some(value)),
                 Some(key) => {
+                    self.guard_key(&key)?;
                     put_pair(&dict, &key, &value)?;
                     self.fill_dict(dict, left - 1, None)
                 }
@@ -290,6 +313,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                     self.note(place, &value);
                     return Ok(Some(value));
                 }
+                self.guard_key(&value)?;
                 put_element(&set, &value)?;
                 self.fill_set(set, left - 1, place, again)
             }
@@ -421,6 +445,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             key = match key {
                 None => Some(found),
                 Some(key) => {
+                    self.guard_key(&key)?;
                     put_pair(&dict, &key, &found)?;
                     left -= 1;
                     None
@@ -457,7 +482,10 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn fill_set(&mut self, set: Own, mut left: usize, place: Place, again: bool) -> Raise<Option<Own>> {
         while left > 0 {
             match self.leaf()? {
-                Some(value) => put_element(&set, &value)?,
+                Some(value) => {
+                    self.guard_key(&value)?;
+                    put_element(&set, &value)?;
+                }
                 None => return self.wait(Frame::Set { set, left, place, again }),
             }
             left -= 1;

@@ -294,6 +294,18 @@ pub fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
     (0..items).map(|i| unsafe { ffi::PyTuple_GetItem(tuple.ptr(), i) })
 }
 
+/// Whether an object is a class whose instances are made of the items of what it is called with, and may hash them.
+pub fn is_container(class: &Own) -> Raise<bool> {
+    // SAFETY: a live object, which is held over this; the second is asked of a class alone.
+    let kind = unsafe {
+        if ffi::PyType_Check(class.ptr()) == 0 {
+            return Ok(false);
+        }
+        made_as(class.ptr().cast())?
+    };
+    Ok(matches!(kind, Some(Kind::Items | Kind::Pairs)))
+}
+
 /// As what the instances of a class are made.
 ///
 /// # Safety
@@ -344,7 +356,7 @@ unsafe fn inherits(class: *mut PyTypeObject) -> Raise<Option<(Listed, *mut PyTyp
 ///
 /// # Safety
 /// A live class.
-unsafe fn is_one_of(class: *mut PyTypeObject, names: &[&[u8]]) -> Raise<bool> {
+pub unsafe fn is_one_of(class: *mut PyTypeObject, names: &[&[u8]]) -> Raise<bool> {
     // SAFETY: live by the caller's word; its name lives with it.
     unsafe {
         let name = CStr::from_ptr((*class).tp_name).to_bytes();

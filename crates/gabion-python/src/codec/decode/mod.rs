@@ -5,6 +5,7 @@
 //! | `leaf` | values that hold no others |
 //! | `warm`, `array` | memory for large arrays; arrays of NumPy |
 //! | `endless` | nothing: it looks at calls that a few bytes would have take all memory, or all time |
+//! | `keys` | nothing: it looks at keys that would take for ever to be hashed |
 //! | `guard` | nothing: it looks at states that a file gives |
 //! | `frame` | nothing: it holds values that are half read |
 //! | `decoder` | the walk, with its own stack |
@@ -17,6 +18,7 @@ pub mod leaf;
 pub mod warm;
 mod array;
 mod endless;
+mod keys;
 mod guard;
 mod frame;
 mod decoder;

@@ -1,6 +1,7 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
 use super::decoder::Decoder;
+use super::endless::is_container;
 use super::frame::{Frame, Rebuild, Stage};
 use super::guard::Given;
 use super::instance::{each, new_instance};
@@ -159,7 +160,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         self.leaf()
     }
 
-    fn call(&self, rebuild: &Rebuild<'_>, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
+    fn call(&mut self, rebuild: &Rebuild<'_>, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
         let callable = rebuild.callable.as_ref().ok_or_else(|| damaged("a missing part"))?;
         // SAFETY: held; checked for being a tuple and a dict; a new reference or null with an error.
         unsafe {
@@ -169,6 +170,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 return Err(damaged("arguments are no tuple"));
             }
             let instead = self.maker.guard_call(callable, arguments, keywords)?;
+            if REFS && self.maker.registry.is_guarded() && (instead.is_some() || is_container(callable)?) {
+                self.keys.look_at_all(arguments)?;
+            }
             let callable = instead.as_ref().unwrap_or(callable);
             if rebuild.tag == tags::REDUCE {
                 let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
@@ -186,8 +190,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
     }
 
-    fn put(&self, object: &Own, key: &Own, value: &Own) -> Raise<()> {
+    fn put(&mut self, object: &Own, key: &Own, value: &Own) -> Raise<()> {
         self.maker.guard_items(object)?;
+        self.guard_key(key)?;
         // SAFETY: all held over the call.
         let failed = unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0;
         if failed { Err(not_filled(object)) } else { Ok(()) }

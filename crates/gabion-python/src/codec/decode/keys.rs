@@ -1,0 +1,142 @@
+//! Keys that would take for ever to be hashed, or to be compared.
+//!
+//! A tuple's hash is made anew of those of its items whenever it is asked for, and so is a slice's. A frozenset keeps
+//! its hash, but one is compared with another item by item. So a tuple of twice the same tuple of twice the same takes
+//! twice as long with each level, of which a file needs a few bytes. Nobody has such keys: whoever made them would
+//! still be at it.
+
+use smallvec::SmallVec;
+
+use super::endless::{arguments_of, is_one_of};
+use crate::codec::format::reader::damaged;
+use crate::codec::object::{Own, Raise, Raised, attribute_or_none};
+use crate::codec::room;
+use crate::ffi::{self, PyObject};
+
+/// Parts that the keys of an encoding may have beside those that its bytes are enough for. To hash so many takes
+/// about a second.
+const MOST_SHARED: u64 = 1 << 26;
+
+/// What is looked at of all keys of an encoding together.
+pub struct Keys {
+    /// Parts that they may still have.
+    left: u64,
+}
+
+impl Keys {
+    /// For an encoding of so many bytes: without sharing, its keys have no more parts.
+    pub fn of(bytes: usize) -> Self {
+        Self { left: MOST_SHARED.saturating_add(bytes as u64) }
+    }
+
+    /// Looks at a key before it is hashed.
+    ///
+    /// # Errors
+    /// `CodecError` for one too many parts.
+    #[inline(never)]
+    pub fn look(&mut self, key: &Own) -> Raise<()> {
+        // SAFETY: held by the caller.
+        let Some(parts) = (unsafe { parts_of(key.ptr())? }) else { return Ok(()) };
+        // What is half looked at, and what comes next of it.
+        let mut outer: SmallVec<[(Own, isize); 4]> = SmallVec::new();
+        let (mut parts, mut next) = (parts, 0);
+        loop {
+            // SAFETY: a tuple, held; its items are borrowed from it.
+            let part =
+                unsafe { (next < ffi::PyTuple_Size(parts.ptr())).then(|| ffi::PyTuple_GetItem(parts.ptr(), next)) };
+            let Some(part) = part else {
+                let Some(back) = outer.pop() else { return Ok(()) };
+                (parts, next) = back;
+                continue;
+            };
+            next += 1;
+            self.left = self.left.checked_sub(1).ok_or_else(|| damaged("a key would take for ever to be hashed"))?;
+            // SAFETY: held by the tuple.
+            if let Some(inner) = unsafe { parts_of(part)? } {
+                outer.try_reserve(1).map_err(|_| room::no_memory())?;
+                outer.push((std::mem::replace(&mut parts, inner), std::mem::take(&mut next)));
+            }
+        }
+    }
+
+    /// Looks at what a container is made of by a call: items, or pairs of whatever kind.
+    ///
+    /// # Errors
+    /// As [`Keys::look`].
+    pub fn look_at_all(&mut self, arguments: &Own) -> Raise<()> {
+        for argument in arguments_of(arguments) {
+            // SAFETY: held by the arguments, and what it gives by a tuple.
+            let Some(items) = (unsafe { items_of(argument)? }) else { continue };
+            for item in arguments_of(&items) {
+                // SAFETY: as above.
+                if let Some(parts) = unsafe { items_of(item)? } {
+                    self.look(&parts)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is iterated over in an object, as a tuple; not where that is done but once. What cannot be iterated over tells
+/// so in the call itself.
+///
+/// # Safety
+/// A live object.
+unsafe fn items_of(object: *mut PyObject) -> Raise<Option<Own>> {
+    // SAFETY: live by the caller's word; new references or null with an error.
+    unsafe {
+        if let Some(parts) = parts_of(object)? {
+            return Ok(Some(parts));
+        }
+        let is_flat = ffi::PyUnicode_Check(object) != 0
+            || ffi::PyBytes_Check(object) != 0
+            || ffi::PyByteArray_Check(object) != 0
+            || (*ffi::Py_TYPE(object)).tp_iter.is_none()
+            || ffi::PyIter_Check(object) != 0;
+        if is_flat {
+            return Ok(None);
+        }
+        match Own::take(ffi::PySequence_Tuple(object)) {
+            Err(Raised) if ffi::PyErr_ExceptionMatches(ffi::PyExc_Exception) != 0 => {
+                ffi::PyErr_Clear();
+                Ok(None)
+            }
+            items => items.map(Some),
+        }
+    }
+}
+
+/// What an object's hash, or a comparison, goes through, as a tuple. `None` for what has no parts.
+///
+/// # Safety
+/// A live object.
+unsafe fn parts_of(object: *mut PyObject) -> Raise<Option<Own>> {
+    // SAFETY: live by the caller's word; new references or null with an error. A set of its own class is copied without
+    // that class's code.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if ffi::PyTuple_Check(object) != 0 {
+            return Ok(Some(Own::share(object)));
+        }
+        if class == &raw mut ffi::PySlice_Type {
+            let slice = object.cast::<ffi::PySliceObject>();
+            return Own::take(ffi::PyTuple_Pack(3, (*slice).start, (*slice).stop, (*slice).step)).map(Some);
+        }
+        if ffi::PyFrozenSet_Check(object) != 0 {
+            let set = Own::take(ffi::PyFrozenSet_New(object))?;
+            return Own::take(ffi::PySequence_Tuple(set.ptr())).map(Some);
+        }
+        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
+            return Ok(None);
+        }
+        // Whose hash is that of a number or a text, if no file gave them something else.
+        for (of, name) in [(&b"uuid.UUID"[..], c"int"), (b"collections.UserString", c"data")] {
+            if is_one_of(class, &[of])? {
+                let part = attribute_or_none(object, name)?;
+                return part.map(|part| Own::take(ffi::PyTuple_Pack(1, part.ptr()))).transpose();
+            }
+        }
+    }
+    Ok(None)
+}

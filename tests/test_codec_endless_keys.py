@@ -1,0 +1,97 @@
+"""Keys in a file of few bytes that would take for ever to be hashed, or to be compared."""
+
+import collections
+import copyreg
+import time
+import uuid
+
+import pytest
+from kept import reopened
+from test_codec_endless import Forged, MyCounter, MyDeque, MyDict, MySet, MyTuple, reread
+
+from gabion._native import CodecError, _Codec
+
+
+def doubled(levels=40):
+    """A tuple of twice the same tuple, and so on."""
+    made = (1, 2)
+    for _ in range(levels):
+        made = (made, made)
+    return made
+
+
+def doubled_slice():
+    made = slice(1, 2)
+    for _ in range(40):
+        made = slice(made, made)
+    return made
+
+
+def doubled_sets():
+    """Two that are equal, and share nothing with one another."""
+    ones, others = frozenset([1]), frozenset([1.0])
+    for _ in range(40):
+        ones, others = (frozenset([(made, 1), (made, 2)]) for made in (ones, others))
+    return ones, others
+
+
+KEY = Forged(tuple, (doubled(),))
+OF_CLASS = Forged(MyTuple, (doubled(),))
+ONES, OTHERS = doubled_sets()
+
+REFUSED = {
+    "a key": {KEY: 1},
+    "a key within": {1: [{(KEY, 2): 1}]},
+    "the second key": {"first": 1, KEY: 2},
+    "an element": {KEY},
+    "the second element": {"first", KEY},
+    "an element of a frozenset": frozenset([KEY]),
+    "a slice": {Forged(slice, (doubled_slice(), None)): 1},
+    "a key of an own class": {OF_CLASS: 1},
+    "a key of an OrderedDict": collections.OrderedDict({KEY: 1}),
+    "a key of a defaultdict": collections.defaultdict(list, {KEY: 1}),
+    "a key of an own dict": MyDict({KEY: 1}),
+    "a set by a call": Forged(set, ([doubled()],)),
+    "a frozenset by a call": Forged(frozenset, ((doubled(),),)),
+    "an own set by a call": Forged(MySet, (collections.deque([doubled()]),)),
+    "a frozenset of an own base": Forged(copyreg._reconstructor, (frozenset, frozenset, (doubled(),))),
+    "a dict of pairs": Forged(dict, ([(doubled(), 1)],)),
+    "a dict of own pairs": Forged(MyDict, (MyDeque([[doubled(), 1]]),)),
+    "a counter": Forged(collections.Counter, ([doubled()],)),
+    "an own counter": Forged(MyCounter, (collections.UserList([doubled()]),)),
+    "a number of a UUID": {Forged(copyreg._reconstructor, (uuid.UUID, object, None), {"int": doubled()}): 1},
+    "the text of a UserString": {Forged(collections.UserString, ("",), {"data": doubled()}): 1},
+    "two that are compared": {Forged(frozenset, (list(ONES),)): 1, Forged(frozenset, (list(OTHERS),)): 1},
+}
+
+
+@pytest.mark.parametrize("endless", REFUSED.values(), ids=REFUSED)
+def test_a_key_that_takes_for_ever_is_refused(endless):
+    begin = time.monotonic()
+    with pytest.raises(CodecError, match=r"a key would take for ever|all memory, or all time"):
+        reread(endless)
+    assert time.monotonic() - begin < 60
+
+
+def test_values_may_share_as_they_like():
+    for made in (reread([doubled()])[0], reread({"value": doubled()})["value"]):
+        levels = 0
+        while isinstance(made[0], tuple):
+            assert made[0] is made[1]
+            made, levels = made[0], levels + 1
+        assert levels == 40
+
+
+def test_keys_share_what_takes_no_longer_than_they_do():
+    shared = (doubled(10), frozenset([doubled(8)]), uuid.uuid4(), collections.UserString("shared"))
+    keys = [(number, shared) for number in range(1000)]
+    codec = _Codec()
+    for made in (dict.fromkeys(keys, 1), set(keys), frozenset(keys), collections.Counter(keys), {doubled(20): 1}):
+        data = codec.encode(made)
+        assert reopened(codec, []).decode(data) == made
+
+
+def test_what_a_program_stored_itself_is_not_looked_at():
+    codec, made = _Codec(), {doubled(23): 1}
+    data = codec.encode([made] * 40)
+    assert codec.decode(data)[0] == made
