@@ -142,7 +142,6 @@ def test_the_state_of_a_class_that_is_defined_anew_again(pile: gabion.Pile, modu
         "class {}:" + SETS_STATE,
         "class {}:\n    pass",
         "class {}:\n    def __new__(cls): return object.__new__(cls)",
-        "class {}(dict):\n    pass",
         "class {}:" + SETS_STATE,
     ):
         for name in CLASSES:
@@ -269,7 +268,7 @@ def test_what_is_made_may_have_no_room(pile: gabion.Pile, module: ModuleType) ->
     define(module, SOURCE)
     assert pile.get(pointers[0]) == module.Plain("Ada", [1])
     define(module, "class Plain:\n    __slots__ = ()\n    def __new__(cls): return object.__new__(cls)")
-    with pytest.raises(gabion.CodecError, match=r"Plain.*defined anew.*'name', 'visits'\n"):
+    with pytest.raises(gabion.CodecError, match=r"Plain.*room for none of the fields that were stored"):
         pile.get(pointers[0])
     assert pile.fields(pointers[0], "visits") == ([1],)
 
@@ -325,7 +324,10 @@ def test_a_named_tuple_with_a_registered_reducer(
 def test_a_named_tuple_of_another_length(pile: gabion.Pile, module: ModuleType, more: str) -> None:
     pointer = pile.put(module.Pair("Ada", 1))
     define(module, "class Pair(typing.NamedTuple):\n    name: str\n    visits: int\n    more: int = 0\n" + more)
-    with pytest.raises(gabion.CodecError, match="2 items of the stored ones"):
+    assert pile.get(pointer) == module.Pair("Ada", 1, 0)
+    assert pile.fields(pointer, "name", "more") == ("Ada", 0)
+    define(module, "class Pair(typing.NamedTuple):\n    name: str\n    visits: int\n    more: int\n" + more)
+    with pytest.raises(gabion.CodecError, match="'more'"):
         pile.get(pointer)
     assert pile.fields(pointer, "name", "visits") == ("Ada", 1)
 

@@ -159,10 +159,13 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
+    let pile = this.open_to_change(py)?;
     let (mut removed, mut meanwhile) = (0, Meanwhile::new());
     for (index, pointer) in pointers.iter().enumerate() {
-        // At each: others, who run meanwhile, may close the pile.
-        let pile = this.open_to_change(py)?;
+        // Others, who run meanwhile, may close it. What was removed before that is told.
+        if this.is_closed() {
+            break;
+        }
         if let Some(Ok(ahead)) = pointers.get(index + AHEAD) {
             pile.prefetch(*ahead);
         }

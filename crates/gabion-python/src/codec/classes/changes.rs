@@ -1,4 +1,4 @@
-//! What became of classes since their instances were stored in a file, where these are not as they were.
+//! What became of classes since their instances were stored, where these are not as they were.
 
 use std::collections::HashMap;
 
@@ -34,6 +34,15 @@ pub enum Filling {
 }
 
 impl Filling {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Filling::Value(one), Filling::Value(other)) | (Filling::Made(one), Filling::Made(other)) => {
+                one.ptr() == other.ptr()
+            }
+            _ => false,
+        }
+    }
+
     /// The value for one object.
     ///
     /// # Errors
@@ -60,6 +69,10 @@ impl Names {
         Ok(Names(by_address))
     }
 
+    fn is(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len() && self.0.keys().all(|name| other.0.contains_key(name))
+    }
+
     /// Whether this interned name is one of them.
     pub fn contains(&self, name: &Own) -> bool {
         self.0.contains_key(&(name.ptr() as usize))
@@ -67,6 +80,22 @@ impl Names {
 }
 
 impl Changes {
+    /// Whether fields go to the same places, and those that were not stored get the same.
+    pub fn is(&self, other: &Self) -> bool {
+        let same_slots = |one: &[(Own, isize)], other: &[(Own, isize)]| {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| one.0.ptr() == other.0.ptr() && one.1 == other.1)
+        };
+        let same_added = |one: &[(Own, Filling)], other: &[(Own, Filling)]| {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| one.0.ptr() == other.0.ptr() && one.1.is(&other.1))
+        };
+        (self.quiet, self.has_dict) == (other.quiet, other.has_dict)
+            && same_slots(&self.slots, &other.slots)
+            && self.dropped.is(&other.dropped)
+            && same_added(&self.added, &other.added)
+    }
+
     /// Where a field has a place as a slot.
     pub fn slot(&self, name: &Own) -> Option<isize> {
         self.slots.iter().find(|(slot, _)| slot.ptr() == name.ptr()).map(|&(_, offset)| offset)
@@ -97,6 +126,16 @@ pub enum Item {
 pub struct Arranged(pub Vec<Item>);
 
 impl Arranged {
+    /// Whether the items come from the same places.
+    pub fn is(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len()
+            && self.0.iter().zip(&other.0).all(|(one, other)| match (one, other) {
+                (Item::Stored(one), Item::Stored(other)) => one == other,
+                (Item::Default(one), Item::Default(other)) => one.ptr() == other.ptr(),
+                _ => false,
+            })
+    }
+
     /// The items that an instance gets for those that were stored.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Entries of a file, for the classes as they are now. A class may have changed since the file was written; its fields
-//! are matched by their names.
+//! Entries for classes as they are now. A class may have changed since its instances were stored, because it was defined
+//! anew, or a file is of an earlier program; its fields are matched by their names.
 //!
 //! ```text
 //!   the class                       a stored field            a field that was not stored
@@ -33,7 +33,7 @@ use crate::codec::object::{Own, Raise, Raised, in_class, intern, refuse};
 use crate::codec::room;
 use crate::ffi;
 
-/// The entry of a number that is from a file, for what its name leads to.
+/// The entry of a number that a record describes, for what its name leads to.
 ///
 /// # Errors
 /// `CodecError` where that is of another kind than what was stored, or lacks an item that it cannot do without; what
@@ -77,8 +77,20 @@ fn refuse_empty(class: &Inspect<'_>, room: &Room, stored: &Fields) -> Raise<()> 
     if room.sets_state {
         return Ok(());
     }
-    // SAFETY: live class.
-    let why = if unsafe { ffi::PyType_GetFlags(class.class()) } & CONTENTS != 0 {
+    // SAFETY: live class, and the interpreter's.
+    let has_contents = unsafe {
+        ffi::PyType_GetFlags(class.class()) & CONTENTS != 0
+            || [
+                &raw mut ffi::PyFloat_Type,
+                &raw mut ffi::PyComplex_Type,
+                &raw mut ffi::PySet_Type,
+                &raw mut ffi::PyFrozenSet_Type,
+                &raw mut ffi::PyByteArray_Type,
+            ]
+            .into_iter()
+            .any(|base| ffi::PyType_IsSubtype(class.class(), base) != 0)
+    };
+    let why = if has_contents {
         "it is a number, a text or a container by now, and what is in those was not stored"
     } else if !room.has_dict
         && class.declared()?.is_none()
@@ -90,8 +102,8 @@ fn refuse_empty(class: &Inspect<'_>, room: &Room, stored: &Fields) -> Raise<()> 
         return Ok(());
     };
     Err(refuse(&format!(
-        "cannot rebuild an object of {}: {why}; give it a __setstate__, or say which class takes them: gabion.Pile(path=..., \
-         types={{name: class}})",
+        "cannot rebuild an object of {}: {why}; give it a __setstate__, or of a file, say which class takes them: \
+         gabion.Pile(path=..., types={{name: class}})",
         repr(class.held())
     )))
 }
@@ -232,8 +244,8 @@ fn named_tuple(known: &Known, class: &Inspect<'_>, id: u32, stored: &[Own], foun
     };
     if !takes_items {
         return Err(refuse(&format!(
-            "cannot rebuild a named tuple: its class {} is no tuple by now, and has no __new__ for the items; say which class takes \
-             what was stored: gabion.Pile(path=..., types={{name: class}})",
+            "cannot rebuild a named tuple: its class {} is no tuple by now, and has no __new__ for the items; give it \
+             one, or of a file, say which class takes them: gabion.Pile(path=..., types={{name: class}})",
             repr(class.held())
         )));
     }
@@ -246,7 +258,7 @@ fn named_tuple(known: &Known, class: &Inspect<'_>, id: u32, stored: &[Own], foun
     };
     let same = names.as_ref().is_none_or(|names| same_names(names, stored));
     let arranged = match names {
-        Some(names) if !same => Some(room::boxed(arranged(class, &names, stored)?)?),
+        Some(names) if !same => Some(room::boxed(arranged(class, &names, stored, called)?)?),
         _ => None,
     };
     Ok(Entry::NamedTuple {
@@ -260,16 +272,20 @@ fn named_tuple(known: &Known, class: &Inspect<'_>, id: u32, stored: &[Own], foun
     })
 }
 
-/// Where the class, which has these items by now, gets them from.
-fn arranged(class: &Inspect<'_>, names: &[Own], stored: &[Own]) -> Raise<Arranged> {
+/// Where the class, which has these items by now, gets them from. Where it makes instances in a way of its own, that may
+/// know what the last ones are.
+fn arranged(class: &Inspect<'_>, names: &[Own], stored: &[Own], own_way: bool) -> Raise<Arranged> {
     // SAFETY: a live class.
     let defaults = unsafe { in_class(class.class(), intern(c"_field_defaults")?.ptr()) };
+    let place_of = |name: &Own| stored.iter().position(|other| other.ptr() == name.ptr());
     let mut items = Vec::new();
-    for name in names {
-        let item = if let Some(index) = stored.iter().position(|other| other.ptr() == name.ptr()) {
+    for (at, name) in names.iter().enumerate() {
+        let item = if let Some(index) = place_of(name) {
             Item::Stored(index)
         } else if let Some(value) = default(defaults.as_ref(), name)? {
             Item::Default(value)
+        } else if own_way && names[at..].iter().all(|name| place_of(name).is_none()) {
+            break;
         } else {
             return Err(refuse(&format!(
                 "cannot rebuild an object of {}: the class has an item {} by now that was not stored, and has no default; give it \

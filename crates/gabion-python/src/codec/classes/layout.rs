@@ -36,7 +36,7 @@ pub struct Layout {
     pub has_dict: bool,
     /// What the class declared then.
     pub declared: Declared,
-    /// Of a layout from a file whose class has changed since: where its fields go now.
+    /// Of a layout whose class has changed since it was stored: where its fields go now.
     pub changes: Option<Box<Changes>>,
 }
 
@@ -60,9 +60,7 @@ impl Layout {
             && self.indices == other.indices
             && (self.former_slots, self.listed) == (other.former_slots, other.listed)
             && self.declares_as(other)
-            // Where fields of a file go may be another place by now.
-            && self.changes.is_none()
-            && other.changes.is_none()
+            && same(self.changes.as_deref(), other.changes.as_deref(), Changes::is)
     }
 
     /// Whether the classes of both had a `__dict__` and declared the same.
@@ -87,12 +85,21 @@ impl Layout {
     }
 }
 
+/// Whether both say the same, or neither says anything.
+fn same<T>(one: Option<&T>, other: Option<&T>, is: impl Fn(&T, &T) -> bool) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => is(one, other),
+        _ => false,
+    }
+}
+
 /// What a number in an encoding stands for.
 pub enum Entry {
     Object(Layout),
     /// As `Object`, of a class that was defined anew and is to be called: its `__new__`, then its `__setstate__`, as
-    /// pickle does; or of one that has changed since a file was written, by its `changes`. No offsets: the slots come
-    /// first, as many as there were.
+    /// pickle does; or of one whose fields are others by now, by its `changes`. No offsets: the slots come first, as many
+    /// as there were.
     Stated(Layout),
     /// `called`: by a class that was defined anew, and makes its instances in a way of its own, perhaps of other items
     /// than those that were stored.
@@ -190,9 +197,13 @@ impl Entry {
                     one.is(other)
                 }
                 (
-                    Entry::NamedTuple { names, called, arranged: None, .. },
-                    Entry::NamedTuple { names: items, called: too, arranged: None, .. },
-                ) => called == too && same_names(names, items),
+                    Entry::NamedTuple { names, called, arranged, .. },
+                    Entry::NamedTuple { names: items, called: too, arranged: other, .. },
+                ) => {
+                    called == too
+                        && same_names(names, items)
+                        && same(arranged.as_deref(), other.as_deref(), Arranged::is)
+                }
                 (Entry::Enum { members: one, .. }, Entry::Enum { members: other, .. }) => one.ptr() == other.ptr(),
                 (Entry::Global { .. }, Entry::Global { .. }) => true,
                 _ => false,
