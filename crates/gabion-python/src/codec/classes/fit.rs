@@ -272,8 +272,8 @@ fn named_tuple(known: &Known, class: &Inspect<'_>, id: u32, stored: &[Own], foun
     })
 }
 
-/// Where the class, which has these items by now, gets them from. Where it makes instances in a way of its own, that may
-/// know what the last ones are.
+/// Where the class, which has these items by now, gets them from. Where it makes instances in a way of its own, that
+/// may know what the last ones are.
 fn arranged(class: &Inspect<'_>, names: &[Own], stored: &[Own], own_way: bool) -> Raise<Arranged> {
     // SAFETY: a live class.
     let defaults = unsafe { in_class(class.class(), intern(c"_field_defaults")?.ptr()) };

@@ -98,8 +98,8 @@ fn same<T>(one: Option<&T>, other: Option<&T>, is: impl Fn(&T, &T) -> bool) -> b
 pub enum Entry {
     Object(Layout),
     /// As `Object`, of a class that was defined anew and is to be called: its `__new__`, then its `__setstate__`, as
-    /// pickle does; or of one whose fields are others by now, by its `changes`. No offsets: the slots come first, as many
-    /// as there were.
+    /// pickle does; or of one whose fields are others by now, by its `changes`. No offsets: the slots come first, as
+    /// many as there were.
     Stated(Layout),
     /// `called`: by a class that was defined anew, and makes its instances in a way of its own, perhaps of other items
     /// than those that were stored.
