@@ -417,6 +417,29 @@ impl Chunks {
         Self::standing(block, chunk, USED).is_some()
     }
 
+    /// Whether a used chunk with room for `words` words begins there, and what is looked at when it is freed makes
+    /// sense: the block's ordinal, and what is free in front of it and behind it.
+    pub fn has(&self, ground: Ground<'_>, chunk: Loc, words: usize) -> bool {
+        let Some(block) = ground.blocks.block(chunk.number()) else { return false };
+        let entry = self.blocks.get(ordinal_of(block));
+        let is_own = entry.is_some_and(|entry| entry.number == chunk.number() && !entry.spare && entry.live > 0);
+        let Some(tag) = Self::standing(block, chunk, USED).filter(|_| is_own) else { return false };
+        let (at, length) = (chunk.word() - 1, (tag & LENGTH) as usize);
+        let next = block.word(at + length).load(Relaxed);
+        let is_free = |at: usize, length: usize| {
+            let (first, last) = (block.word(at).load(Relaxed), block.word(at + length - 1).load(Relaxed));
+            (first, last) == (length as u64, length as u64)
+                && self.bins.has(ground, Loc::new(block.number(), at), length)
+        };
+        let sound_behind = next & USED != 0 || (stands(at + length, next, 0) && is_free(at + length, next as usize));
+        let sound_before = tag & PREVIOUS_FREE == 0 || {
+            let previous = block.word(at - 1).load(Relaxed);
+            (LEAST_WORDS as u64..=(at - FIRST) as u64).contains(&previous)
+                && is_free(at - previous as usize, previous as usize)
+        };
+        length > words && sound_behind && sound_before
+    }
+
     /// The tag of a chunk that begins there and is in this state, as far as it says.
     #[inline]
     fn standing(block: Block<'_>, chunk: Loc, state: u64) -> Option<u64> {

@@ -129,6 +129,12 @@ impl Heap {
         })
     }
 
+    /// The class of a slot and what of it is taken, as far as its block says, to which others may have written where it
+    /// lies in a file; `None` where the block leads to none of this heap's slots.
+    pub fn taken(&self, ground: Ground<'_>, slot: Loc) -> Option<(usize, Taken)> {
+        self.slots.taken(ground, slot)
+    }
+
     /// Takes back the body of a slot whose head is taken.
     ///
     /// # Errors
@@ -185,6 +191,12 @@ impl Heap {
     /// [`HeapError::NotTaken`] on a double free.
     pub fn free_chunk(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
         self.chunks.free(ground, chunk)
+    }
+
+    /// Whether a used chunk with room for `words` words begins there, and can be freed, as far as its block says, to
+    /// which others may have written where it lies in a file. Constant time.
+    pub fn has_chunk(&self, ground: Ground<'_>, chunk: Loc, words: usize) -> bool {
+        self.chunks.has(ground, chunk, words)
     }
 
     /// As [`Heap::take_chunk`], of what does not stand in a page's way and is charged already, or takes `most_new`

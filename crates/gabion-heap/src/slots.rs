@@ -118,8 +118,13 @@ impl Slots {
         };
         let id = self.shelves[class].annexes;
         let (page, number) = self.page(ground, id, class);
-        let word = (0..page.shape.bitmap as usize).find(|&word| page.annexes(word) != 0);
-        let word = word.expect("a page listed for annexes has one");
+        let Some(word) = (0..page.shape.bitmap as usize).find(|&word| page.annexes(word) != 0) else {
+            debug_assert!(ground.blocks.file().is_some(), "a page listed for annexes has one");
+            // Another program has written to the file: nothing of the page is let any more.
+            self.pages[id as usize].annex = 0;
+            self.relist_annex(id, class);
+            return self.take_body(ground, class);
+        };
         let index = word * 64 + page.annexes(word).trailing_zeros() as usize;
         page.mark(index, Taken { head: true, body: true });
         self.pages[id as usize].annex -= 1;
@@ -252,7 +257,9 @@ impl Slots {
                     return Ok(());
                 }
             }
-            unreachable!("a page with whole-free slots has one in some word");
+            debug_assert!(ground.blocks.file().is_some(), "a page with whole-free slots has one in some word");
+            // Another program has written to the file: nothing of the page is given out any more.
+            self.pages[id as usize].whole = 0;
         }
         let next = match (0..QUARTERS).rev().find(|&quarter| self.shelves[class].quarters[quarter] != NONE) {
             Some(quarter) => {
@@ -399,6 +406,14 @@ impl Slots {
         let number = self.blocks[id as usize / PAGES_PER_BLOCK].number;
         let block = ground.blocks.block(number).expect("a block of this heap");
         (Page::new(block, id as usize % PAGES_PER_BLOCK, class), number)
+    }
+
+    /// The class of a slot and what of it is taken, as far as its block says; `None` where the block leads to none of
+    /// this heap's slots.
+    pub fn taken(&self, ground: Ground<'_>, slot: Loc) -> Option<(usize, Taken)> {
+        let (id, page, index) = self.find(ground, slot).ok()?;
+        let is_own = self.blocks[id as usize / PAGES_PER_BLOCK].number == slot.number();
+        is_own.then(|| (self.class_of(id), page.taken(index)))
     }
 
     /// The page and index of a slot.

@@ -104,18 +104,14 @@ impl<'a> Guest<'a> {
         Self { block, at, kind, header: guest_header(kind, at) }
     }
 
-    /// As [`Guest::find`], where others may have changed the words: whether the payload can be what the slot at `owner`
+    /// As [`Guest::find`], where others may have changed the words: the payload, if it can be what the slot at `owner`
     /// has away.
-    fn is_sound(ground: Ground<'a>, at: Loc, owner: Loc) -> bool {
-        let Some(block) = ground.blocks.block(at.number()) else { return false };
-        let kind = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Relaxed)).kind();
-        let header = guest_header(kind, at);
-        if !matches!(kind, Kind::Slots | Kind::Chunks) || header >= WORDS_PER_BLOCK {
-            return false;
-        }
-        let guest = Self { block, at, kind, header };
+    pub fn find_sound(ground: Ground<'a>, at: Loc, owner: Loc) -> Option<Self> {
+        ground.blocks.block(at.number())?;
+        let guest = Self::find(ground, at);
         let told = guest.read_header();
-        told.owner() == owner && told.length() <= guest.most()
+        let is_there = guest.kind != Kind::Free && guest.header < WORDS_PER_BLOCK;
+        (is_there && told.owner() == owner && told.length() <= guest.most()).then_some(guest)
     }
 
     /// Bytes behind the header, up to the end of the block.
@@ -141,9 +137,9 @@ impl<'a> Guest<'a> {
     fn capacity(&self) -> usize {
         let words = if self.kind == Kind::Slots {
             let descriptor = Descriptor::from_bits(Descriptor::of(self.block, self.at.page()).load(Relaxed));
-            slot_words(descriptor.class()) - GUEST_WORDS
+            slot_words(descriptor.class()).saturating_sub(GUEST_WORDS)
         } else {
-            Heap::chunk_words(self.block, self.at) - 1
+            Heap::chunk_words(self.block, self.at).saturating_sub(1)
         };
         words * 8
     }
@@ -239,7 +235,7 @@ impl Inner {
     }
 
     /// Gives the object of `slot` another payload, and returns the run that the old one had, if any. The pointer stays
-    /// valid; on an error the old payload stays.
+    /// valid; on an error the old payload stays. [`HeapError::NotTaken`]: the file makes no sense here.
     pub fn replace(
         &mut self,
         ground: Ground<'_>,
@@ -247,6 +243,9 @@ impl Inner {
         word: Word,
         payload: Payload<'_>,
     ) -> Result<Option<Arc<ChargedRun>>, HeapError> {
+        if !self.is_intact(ground, slot, word) {
+            return Err(HeapError::NotTaken);
+        }
         let before = self.length(ground, word);
         let mut old = None;
         match word.state() {
@@ -302,8 +301,7 @@ impl Inner {
     ) -> Result<(), HeapError> {
         let length = payload.length;
         if !reserved && self.come_home(ground, slot, word, payload, false) {
-            self.free_guest(ground, at);
-            return Ok(());
+            return self.free_guest(ground, at);
         }
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
@@ -312,8 +310,7 @@ impl Inner {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
             let fits = !pinned && !self.writes_beside && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? {
-                self.free_guest(ground, at);
-                return Ok(());
+                return self.free_guest(ground, at);
             }
         }
         let busy = Word::busy(word.generation());
@@ -399,7 +396,18 @@ impl Inner {
     }
 
     /// Removes the object of `slot`, wherever it lies, and returns the run that it had, if any.
-    pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<Arc<ChargedRun>> {
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`]: the file makes no sense here.
+    pub fn remove(
+        &mut self,
+        ground: Ground<'_>,
+        slot: &Slot<'_>,
+        word: Word,
+    ) -> Result<Option<Arc<ChargedRun>>, HeapError> {
+        if !self.is_intact(ground, slot, word) {
+            return Err(HeapError::NotTaken);
+        }
         let generation = word.generation() + 1;
         let retired = generation > LAST_GENERATION;
         let mut run = None;
@@ -412,7 +420,7 @@ impl Inner {
             }
             State::Inline { .. } => true,
             State::Away { at, .. } => {
-                self.free_guest(ground, at);
+                self.free_guest(ground, at)?;
                 false
             }
             State::Large { index, .. } => {
@@ -426,33 +434,46 @@ impl Inner {
         } else {
             self.heap.free_slot(ground, slot.at, true, body)
         };
-        freed.expect("the word said that it is taken");
-        run
+        self.is_freed(freed).map(|()| run)
     }
 
     /// Frees a payload's place outside its slot; a pinned one is left to its views.
-    pub fn free_guest(&mut self, ground: Ground<'_>, at: Loc) {
+    ///
+    /// # Errors
+    /// As [`Inner::free_body`].
+    pub fn free_guest(&mut self, ground: Ground<'_>, at: Loc) -> Result<(), HeapError> {
         let guest = Guest::find(ground, at);
         self.away -= 1;
         if guest.read_header().is_pinned() {
             self.pins.orphan(guest.pinned());
+            Ok(())
         } else {
-            self.free_body(ground, guest.pinned());
+            self.free_body(ground, guest.pinned())
         }
     }
 
     /// Frees a body or chunk that nothing refers to any more.
-    pub fn free_body(&mut self, ground: Ground<'_>, body: Pinned) {
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] where the file makes no sense: it stays taken.
+    pub fn free_body(&mut self, ground: Ground<'_>, body: Pinned) -> Result<(), HeapError> {
         let (Pinned::Body(at) | Pinned::Chunk(at)) = body;
         Guest::find(ground, at).disturb();
         let freed = match body {
             Pinned::Body(at) => self.heap.free_slot(ground, at, false, true),
+            Pinned::Chunk(_) if self.writes_beside && !self.heap.has_chunk(ground, at, 0) => Err(HeapError::NotTaken),
             Pinned::Chunk(at) => {
                 self.crowded = false;
                 self.heap.free_chunk(ground, at)
             }
         };
-        freed.expect("the word said that it is taken");
+        self.is_freed(freed)
+    }
+
+    /// What was freed is what the words said was taken, unless another program has changed the file.
+    fn is_freed(&self, freed: Result<(), HeapError>) -> Result<(), HeapError> {
+        assert!(self.writes_beside || freed.is_ok(), "the word said that it is taken");
+        freed
     }
 
     /// Whether the word of a slot that is not free can be a live one: its payload is where it says.
@@ -460,10 +481,45 @@ impl Inner {
     pub fn makes_sense(&self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> bool {
         match word.state() {
             State::Inline { length, .. } => length <= slot.capacity(),
-            State::Away { at, .. } => Guest::is_sound(ground, at, slot.at),
+            State::Away { at, .. } => Guest::find_sound(ground, at, slot.at).is_some(),
             State::Large { index } => self.large.get(index).is_some(),
             State::Free | State::Busy => false,
         }
+    }
+
+    /// Whether the object of a live word can be changed: what the heap and the pins know of it is what stands in its
+    /// block, where others may have written if that lies in a file.
+    #[inline]
+    pub fn is_intact(&self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> bool {
+        !self.writes_beside || self.is_intact_in_file(ground, slot, word)
+    }
+
+    #[inline(never)]
+    fn is_intact_in_file(&self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> bool {
+        let Some((class, taken)) = self.heap.taken(ground, slot.at) else { return false };
+        let is_there = taken.head && class == slot.within.class() && self.makes_sense(ground, slot, word);
+        is_there
+            && match word.state() {
+                State::Inline { pinned, .. } => taken.body && pinned == self.pins.has(Pinned::Body(slot.at)),
+                State::Away { at, .. } => self.has_guest(ground, &Guest::find(ground, at)),
+                State::Large { .. } => true,
+                State::Free | State::Busy => false,
+            }
+    }
+
+    /// Whether the room of a guest is taken, is no less than its payload, and has views or none.
+    pub fn has_guest(&self, ground: Ground<'_>, guest: &Guest<'_>) -> bool {
+        if !self.writes_beside {
+            return true;
+        }
+        let header = guest.read_header();
+        let room = match guest.kind {
+            Kind::Slots => self.heap.taken(ground, guest.at).is_some_and(|(class, taken)| {
+                taken.body && slot_words(class).saturating_sub(GUEST_WORDS) * 8 >= header.length()
+            }),
+            _ => self.heap.has_chunk(ground, guest.at, header.length().div_ceil(8)),
+        };
+        room && header.is_pinned() == self.pins.has(guest.pinned())
     }
 
     /// Bytes of the payload that a live word stands for.

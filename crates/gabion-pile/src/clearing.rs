@@ -74,10 +74,15 @@ impl Inner {
         payload: &mut Vec<u8>,
     ) -> bool {
         let guest = Guest::find(ground, chunk);
-        let (length, owner) = (guest.read_header().length(), guest.read_header().owner());
-        let slot = ground.blocks.block(owner.number()).expect("a payload names a slot of its pile");
+        let (length, owner) = (guest.length(), guest.read_header().owner());
+        // A payload that is away is its slot's, unless another program has written to the file: what makes no sense
+        // there stays where it is.
+        let Some(slot) = ground.blocks.block(owner.number()) else { return false };
         let word = Word(slot.word(owner.word()).load(Relaxed));
-        let State::Away { reserved, .. } = word.state() else { unreachable!("a payload that is away is its slot's") };
+        let State::Away { at, reserved } = word.state() else { return false };
+        if at != chunk || !self.has_guest(ground, &guest) {
+            return false;
+        }
         // A reserve moves with its object; which may have grown into the remainder of its chunk.
         let (least, asked) = (1 + length.div_ceil(8), Heap::asked_words(guest.block, chunk));
         let words = if reserved { asked.max(least) } else { least };
@@ -92,8 +97,7 @@ impl Inner {
         let header = guest_header(Kind::Chunks, at);
         reuse((&block, header + 1), payload, (&block, header, GuestHeader::new(length, owner).0));
         publish(&slot, owner.word(), Word::away(word.generation(), at, reserved).0);
-        self.free_body(ground, guest.pinned());
-        true
+        self.free_body(ground, guest.pinned()).is_ok()
     }
 }
 

@@ -90,15 +90,19 @@ impl Pile {
             if slot.within.class() != class {
                 return;
             }
+            if !inner.is_intact(self.ground(), &slot, word) {
+                continue;
+            }
             let host = Guest::find(self.ground(), guest);
-            let length = host.read_header().length();
+            let length = host.length();
             if length > slot.capacity() || make_room(payload, slot.capacity()).is_err() {
                 continue;
             }
             payload.resize(length, 0);
             host.block.read(host.header + 1, payload);
             if inner.come_home(self.ground(), &slot, word, Payload::whole(payload, None), true) {
-                inner.free_guest(self.ground(), guest);
+                // What a file says otherwise stays taken.
+                let _ = inner.free_guest(self.ground(), guest);
             }
         }
     }

@@ -62,7 +62,7 @@ impl PileError {
     pub(crate) fn memory(payload: usize, error: HeapError) -> Self {
         match error {
             HeapError::Blocks(cause) => Self::Memory { payload: payload as u64, cause },
-            // The pile frees only what its own words say is taken.
+            // What is taken for an object is freed again only under the same lock.
             other => unreachable!("a broken heap: {other}"),
         }
     }

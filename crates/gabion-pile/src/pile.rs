@@ -385,13 +385,17 @@ impl Pile {
         let replaced = locked.replace(self.ground(), &slot, word, payload);
         // The old run goes only after the lock: unmapping takes its time.
         drop(locked);
-        Ok(replaced.map(|_| true))
+        match replaced {
+            Err(HeapError::NotTaken) => Err(PileError::Damaged { pointer }),
+            replaced => Ok(replaced.map(|_| true)),
+        }
     }
 
     /// Removes the object. Its pointer is refused from now on.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live.
+    /// [`PileError::Pointer`] when the pointer is not live; [`PileError::Damaged`] when its file makes no sense there,
+    /// and the object stays.
     #[inline]
     pub fn remove(&self, pointer: Pointer) -> Result<(), PileError> {
         if self.remove_inline(pointer).is_some() { Ok(()) } else { self.remove_anywhere(pointer) }
@@ -431,12 +435,12 @@ impl Pile {
         let run = locked.remove(self.ground(), &slot, word);
         // Unmapping takes its time: not under the lock.
         drop(locked);
-        drop(run);
-        Ok(())
+        run.map(drop).map_err(|_| PileError::Damaged { pointer })
     }
 
     /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them. Their memory stays
-    /// warm for what comes next, as long as the pool's policy keeps it. What views look at stays until they are gone.
+    /// warm for what comes next, as long as the pool's policy keeps it. What views look at stays until they are gone,
+    /// and so does an object that [`Pile::remove`] calls damaged.
     pub fn clear(&self) {
         let ground = self.ground();
         for shard in &self.shards {
@@ -478,7 +482,8 @@ impl Pile {
                     Pointer::new(Loc::new(number, word), Word(block.word(word).load(Ordering::Relaxed)).generation());
                 let live = Slot::find_in(block, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
                 let Ok((slot, word)) = live else { continue };
-                let run = locked.remove(self.ground(), &slot, word);
+                // What makes no sense stays, if it is a file that another program has changed.
+                let Ok(run) = locked.remove(self.ground(), &slot, word) else { continue };
                 // Where there is no memory for a list of them, they go at once.
                 if run.is_some() && make_room(&mut runs, 1).is_ok() {
                     runs.extend(run);

@@ -30,6 +30,11 @@ impl Pins {
         self.0.is_empty()
     }
 
+    /// Whether views look at it.
+    pub fn has(&self, body: Pinned) -> bool {
+        self.0.contains_key(&body)
+    }
+
     /// # Errors
     /// [`BlockError::Refused`]; nothing is changed.
     pub fn add(&mut self, body: Pinned) -> Result<(), BlockError> {

@@ -232,10 +232,9 @@ impl Pile {
     pub fn remove_unchanged(&self, pointer: Pointer, buf: &ReadBuf) -> Result<bool, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
         let unchanged = self.is_unchanged(&locked, &slot, word, buf);
-        let run = if unchanged { locked.remove(self.ground(), &slot, word) } else { None };
+        let run = if unchanged { locked.remove(self.ground(), &slot, word) } else { Ok(None) };
         drop(locked);
-        drop(run);
-        Ok(unchanged)
+        run.map(|_| unchanged).map_err(|_| PileError::Damaged { pointer })
     }
 
     /// As [`Pile::replace_pieces`], if the object's payload is still what `buf` was last read from; false when it was

@@ -1,5 +1,7 @@
 //! The pile against a naive model: one list of operations drives the random tests, with `validate` after each step.
 
+mod changed;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -50,9 +50,8 @@ impl Pile {
             State::Busy => return Err(Invalid(format!("{at:?} is busy and nobody is writing"))),
             State::Away { at: guest, .. } => {
                 found.2 += 1;
-                let owner = Guest::find(self.ground(), guest).read_header().owner();
-                if owner != at {
-                    return Err(Invalid(format!("the payload at {guest:?} names {owner:?} as its slot, not {at:?}")));
+                if Guest::find_sound(self.ground(), guest, at).is_none() {
+                    return Err(Invalid(format!("at {guest:?} is no payload that names {at:?} as its slot")));
                 }
             }
             State::Inline { .. } | State::Large { .. } => {}

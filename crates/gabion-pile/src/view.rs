@@ -110,7 +110,8 @@ impl Pile {
         let mut locked = self.shards()[shard].lock();
         let Some(orphan) = locked.pins.release(body) else { return };
         if orphan {
-            locked.free_body(self.ground(), body);
+            // Where the file makes no sense here it stays taken: nobody is left to be told.
+            let _ = locked.free_body(self.ground(), body);
             return;
         }
         let (Pinned::Body(at) | Pinned::Chunk(at)) = body;

@@ -148,6 +148,18 @@ impl Bins {
         self.words -= length as u64;
     }
 
+    /// Whether a chunk of `length` words stands in its bin, as far as it and its neighbours there say.
+    pub fn has(&self, ground: Ground<'_>, at: Loc, length: usize) -> bool {
+        let own = at.bits() + 1;
+        let word = |link: u64, index: usize| {
+            let place = Loc::from_bits(link.checked_sub(1)?);
+            Some(ground.blocks.block(place.number())?.word(place.word() + index).load(Relaxed))
+        };
+        let (Some(next), Some(previous)) = (word(own, NEXT), word(own, PREVIOUS)) else { return false };
+        let leads_here = if previous == NOWHERE { Some(self.first[bin_of(length)]) } else { word(previous, NEXT) };
+        leads_here == Some(own) && (next == NOWHERE || word(next, PREVIOUS) == Some(own))
+    }
+
     /// Checks the equations, and that `chunks` chunks of `words` words are here.
     pub fn validate(&self, ground: Ground<'_>, chunks: usize, words: u64) -> Result<(), Invalid> {
         ensure(words == self.words, || format!("{words} free words, {} counted", self.words))?;

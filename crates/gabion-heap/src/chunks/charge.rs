@@ -169,7 +169,9 @@ impl Chunks {
                 break;
             }
             let block = ground.blocks.block(free.number()).expect("a block of this heap");
-            let pages = give_inside(ground, &mut self.blocks[ordinal_of(block)], free.word(), length);
+            // In a file, another program may have written there.
+            let Some(entry) = self.blocks.get_mut(ordinal_of(block)) else { continue };
+            let pages = give_inside(ground, entry, free.word(), length);
             self.charged_pages -= pages;
             self.idle_pages -= pages;
             given += pages * PAGE_BYTES as u64;

@@ -17,7 +17,10 @@ use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
 use super::bins::bin_of;
 use super::blocks::ENDS;
 use super::charge::{HEAD_WORDS, LOOKED_AT, Part, give_inside, pages_with};
-use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_ALIGN, USED, chunk_length, ordinal_of};
+use super::{
+    ChunkBlock, Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_ALIGN, USED, chunk_length,
+    ordinal_of,
+};
 use crate::ground::Ground;
 use crate::loc::Loc;
 
@@ -85,7 +88,8 @@ impl Chunks {
         let mut best: Option<ChunkPage> = None;
         for (free, length) in self.bins.longest(ground).take(LONGEST) {
             let block = ground.blocks.block(free.number()).expect("a block of this heap");
-            let charged = self.blocks[ordinal_of(block)].charged;
+            // In a file, another program may have written there.
+            let Some(&ChunkBlock { charged, .. }) = self.blocks.get(ordinal_of(block)) else { continue };
             let is_charged = pages_with(free.word(), free.word() + length) & charged != 0;
             if !is_charged || seen[..looked].contains(&block.number()) {
                 continue;
