@@ -2,15 +2,12 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, TryLockError};
+use std::sync::TryLockError;
 
 use super::error::FileError;
-use super::layout::{
-    HEAD_BYTES, ROOT, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, room_for, table_stretches,
-    table_word,
-};
+use super::layout::{HEAD_BYTES, ROOT, Superblock, Use, commit, offset_of, read, table_stretches, table_word};
 use super::log_block::LogBlock;
-use super::opening::{How, is_begun, is_zero, open_locked};
+use super::opening::{How, is_begun, open_locked};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
@@ -74,17 +71,6 @@ pub struct BlockFile {
     is_new: bool,
 }
 
-/// Bytes of a heap's block that read as zero until something is put there: what says so is in them.
-const HEAP_BEGINS: u64 = 4096;
-
-/// A part of the file that is used, or is not.
-#[derive(Clone, Copy, Default)]
-struct Extent {
-    used: bool,
-    from: u64,
-    to: u64,
-}
-
 /// What the lock guards.
 pub(super) struct State {
     pub space: Space,
@@ -102,8 +88,8 @@ pub(super) const REFUSED: BlockError = BlockError::Setting {
 };
 
 impl BlockFile {
-    /// As [`BlockFile::open`], but a forked child shares it.
-    pub(super) fn open_shared(path: &Path, options: &FileOptions) -> Result<Arc<Self>, FileError> {
+    /// Maps a file, or makes it. What its table says is still to be looked at.
+    pub(super) fn map(path: &Path, options: &FileOptions) -> Result<Self, FileError> {
         let disk = options.disk.unwrap_or_else(system_disk);
         let (create, shared) = (options.create && !options.read_only, !options.read_only);
         let file = open_locked(path, How { create, write: shared }, disk)?;
@@ -138,7 +124,7 @@ impl BlockFile {
             return Err(FileError::damaged(length, "the file ends within a block"));
         }
         let state = Mutex::new(State { space, end, free: 0, log: None });
-        let opened = Self {
+        Ok(Self {
             file,
             disk,
             superblock,
@@ -150,9 +136,7 @@ impl BlockFile {
             read_only: options.read_only,
             runs: AtomicU64::new(0),
             is_new,
-        };
-        opened.look_through()?;
-        Ok(Arc::new(opened))
+        })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -245,105 +229,6 @@ impl BlockFile {
     /// In a forked child: whether the file is the parent's.
     pub fn is_parted(&self) -> bool {
         self.parted.load(Ordering::Relaxed) // Relaxed: set when the child has one thread.
-    }
-
-    /// Looks at all that the table says, and lets go of what a killed process had begun to take.
-    fn look_through(&self) -> Result<(), FileError> {
-        let mut state = self.lock();
-        let mut rest = 0;
-        for position in 0..state.end {
-            let damaged = |what: &str| FileError::damaged(table_word(position) as u64 * 8, what);
-            let found = self.use_of(position).ok_or_else(|| damaged("the table says what no version says"))?;
-            let (base, mapped) = state.space.find(position).expect("a block of the file is mapped");
-            let is_zero = |bytes: u64| is_zero(&self.file, offset_of(position), offset_of(position) + bytes);
-            match found {
-                Use::Rest if rest > 0 => rest -= 1,
-                _ if rest > 0 => return Err(damaged("a run is cut off")),
-                Use::Rest => self.set_use(position, Use::Nothing),
-                Use::Untouched => {
-                    // A killed process was about to lengthen the file, and no more. Not by the map, as below.
-                    if !is_zero(LARGEST_SYSTEM_PAGE as u64)? {
-                        return Err(damaged("the table says that a block was never used, and something is there"));
-                    }
-                    self.set_use(position, Use::Nothing);
-                }
-                Use::Run { blocks } => {
-                    let length = read(base.word(RUN_LENGTH)) as usize;
-                    if blocks == 0 || blocks > mapped || blocks_for(length) != Some(blocks) {
-                        return Err(damaged("a run is longer than its blocks, or they are not there"));
-                    }
-                    rest = blocks - 1;
-                }
-                Use::Log => {
-                    let block = LogBlock { position, base };
-                    if !block.is_whole() {
-                        return Err(FileError::damaged(offset_of(position), "a block of the log makes no sense"));
-                    }
-                    if state.log.is_none_or(|last| last.sequence() < block.sequence()) {
-                        state.log = Some(block);
-                    }
-                }
-                // No page has a use: a killed process had just taken it, or somebody says that it is used to have the
-                // disk keep room for it.
-                Use::Heap if self.is_shared() && is_zero(HEAP_BEGINS)? => {
-                    self.set_use(position, Use::Nothing);
-                }
-                Use::Nothing | Use::Heap => {}
-            }
-            state.free += u32::from(self.use_of(position) == Some(Use::Nothing));
-        }
-        if rest > 0 {
-            return Err(FileError::damaged(offset_of(state.end), "a run is cut off"));
-        }
-        // Not by the map: where files are memory, to look at what is not there takes some.
-        let (from, to) = (table_word(state.end) as u64 * 8, HEAD_BYTES as u64);
-        if !is_zero(&self.file, from, to)? {
-            return Err(FileError::damaged(offset_of(state.end), "the file is shorter than its table says"));
-        }
-        if self.is_shared() { self.keep_used(&state) } else { Ok(()) }
-    }
-
-    /// Sees to it, in a file that is written to, that the disk has room for what is used, and none for what is not: a
-    /// copy of a file may have holes where nothing was written yet, and a killed process leaves what it was about to
-    /// take. Extents that follow one another are done in one step. Where the disk has not enough, nothing is kept: a
-    /// part of it would be nobody's gain, and the disk full.
-    fn keep_used(&self, state: &State) -> Result<(), FileError> {
-        let extents = || {
-            let whole = (0..state.end).filter(|&position| self.use_of(position) != Some(Use::Rest));
-            whole.map(|position| {
-                let (found, base) = (self.use_of(position), state.space.find(position).map(|(base, _)| base));
-                let room = match (found, base) {
-                    (Some(Use::Run { .. }), Some(base)) => room_for(read(base.word(RUN_LENGTH)) as usize),
-                    _ => BLOCK_BYTES as u64,
-                };
-                let from = offset_of(position);
-                Extent { used: found != Some(Use::Nothing), from, to: from + room }
-            })
-        };
-        let used = extents().filter(|extent| extent.used).map(|extent| extent.to - extent.from).sum();
-        if !self.disk.has_room(&self.file, used) {
-            return Err(FileError::number("keep room on the disk")(libc::ENOSPC));
-        }
-        let mut last = Extent::default();
-        for extent in extents() {
-            last = self.keep_extent(last, extent)?;
-        }
-        self.keep_extent(last, Extent::default()).map(drop)
-    }
-
-    fn keep_extent(&self, extent: Extent, next: Extent) -> Result<Extent, FileError> {
-        if extent.used == next.used && extent.to == next.from {
-            return Ok(Extent { to: next.to, ..extent });
-        }
-        if extent.to > extent.from {
-            if extent.used {
-                let kept = self.disk.allocate(&self.file, extent.from, extent.to - extent.from, 0);
-                kept.map_err(FileError::number("keep room on the disk"))?;
-            } else {
-                self.disk.punch(&self.file, extent.from, extent.to - extent.from);
-            }
-        }
-        Ok(next)
     }
 
     /// Takes a block: where it is, its first byte, and whether it reads as zero. Until its use is set it is free for

@@ -27,6 +27,7 @@
 //! | `log_block` | where a block of the log ends |
 //! | `opening` | from a path to a file that is open, locked, and one of ours |
 //! | `mapped` | the file: opened, grown, flushed, let go |
+//! | `looking` | what is looked at, and mended, when a file is opened |
 //! | `runs` | rows of blocks for what is too long for a chunk |
 //! | `log` | records that are appended and never changed |
 //! | `draft` | a file that is written whole, and given its name when it is complete |
@@ -43,6 +44,8 @@ mod log_block;
 mod opening;
 
 mod mapped;
+
+mod looking;
 
 mod runs;
 

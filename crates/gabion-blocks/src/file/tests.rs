@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::layout::{HEAD_BYTES, offset_of, table_word};
-use super::{BlockFile, FileError, FileOptions};
+use super::{BlockFile, Draft, FileError, FileOptions, Numbering};
 use crate::os::TwinDisk;
 use crate::sync::Ordering::Relaxed;
-use crate::{BLOCK_BYTES, BlockError, BlockSet, Pool, Run};
+use crate::{BLOCK_BYTES, BlockError, BlockSet, LARGEST_SYSTEM_PAGE, Pool, Run};
 
 /// A path of this test's own, which is gone with the value.
 struct Place(PathBuf);
@@ -195,6 +195,22 @@ fn a_full_disk_changes_nothing() {
     assert!(blocks.len() == count && blocks.block(number).unwrap().word(9).load(Relaxed) == 5);
     assert_eq!(file.log().unwrap(), vec![7; 7 << 20]);
     assert!(matches!(blocks.map(), Err(BlockError::Setting { .. })), "it is open for reading");
+}
+
+/// A file that was saved, or copied without what is zero, has holes in its table. A store to one of them ended the
+/// process where the disk was full.
+#[test]
+fn the_disk_keeps_room_for_the_table_of_a_file_that_was_not_grown() {
+    let place = Place::new("table");
+    let mut draft = Draft::begin(&place.0, Numbering::From { first: 0, shards: 1 }, None).unwrap();
+    draft.reach(3).unwrap();
+    draft.finish(0, &[]).unwrap();
+    let taken = || 512 * fs::metadata(&place.0).unwrap().blocks();
+    let kept = 2 * LARGEST_SYSTEM_PAGE as u64;
+    assert!(taken() < kept);
+    let file = BlockFile::open(&place.0, &WRITE).unwrap();
+    assert!(taken() >= kept, "superblock and table");
+    assert_eq!(file.summary().free_blocks, 3);
 }
 
 /// A file of a few KiB that says that all of it is used had the disk keep room for that.
