@@ -4,13 +4,10 @@
 //! offset 0        superblock: what the file is, and which numbers its blocks have
 //!        4 MiB    table: a word for each block of the file, which says what it is used for
 //!        12 MiB   block 0 │ block 1 │ block 2 │ …                                      each 4 MiB
-//!
-//! word   0        nothing
-//!        1        blocks of a heap: their header says the rest
-//!        2 │ n    the first of n blocks of a run: a head of 64 bytes, then its bytes
-//!        3        one of the others
-//!        4        the log: records, one behind the other
 //! ```
+//! A block is used for nothing, for a heap, whose header says the rest, for a run (a head of 64 bytes, then its bytes),
+//! or for the log: records, one behind the other. `docs/layouts.md` has the words that say so.
+//!
 //! The file is mapped, and shared: a store to a block is a store to the system's cache of the file, which outlives the
 //! process however that ends. Nothing in a block is an address. Each change of the table and of the log is one store of
 //! a word, after all that it speaks of. So a process that opens the file after another was killed finds each change

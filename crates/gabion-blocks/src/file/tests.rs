@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::layout::{HEAD_BYTES, offset_of, table_word};
+use super::layout::{HEAD_BYTES, Use, offset_of, table_word};
 use super::{BlockFile, Draft, FileError, FileOptions, Numbering};
 use crate::os::TwinDisk;
 use crate::sync::Ordering::Relaxed;
@@ -109,43 +109,64 @@ fn a_file_that_was_cut_off_or_changed_is_refused() {
     let place = Place::new("damaged");
     let (file, blocks) = set(&place, &WRITE);
     for _ in 0..3 {
-        blocks.map().unwrap();
+        let number = blocks.map().unwrap().0;
+        blocks.block(number).unwrap().word(9).store(5, Relaxed);
     }
     let run = Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap();
     run.own(1);
     file.append(b"record").unwrap();
     drop((run, blocks, file));
     let whole = fs::read(&place.0).unwrap();
-    let opens = |bytes: &[u8], what: &str| {
+    let refused = |bytes: &[u8], why: &str| {
         fs::write(&place.0, bytes).unwrap();
-        let opened = BlockFile::open(&place.0, &READ).and_then(|file| file.log());
-        assert!(
-            matches!(opened, Err(FileError::Damaged { .. } | FileError::NotOurs | FileError::Format { .. })),
-            "{what}"
-        );
+        let said = BlockFile::open(&place.0, &READ).and_then(|file| file.log()).unwrap_err().to_string();
+        assert!(said.contains(why), "{said}, not: {why}");
     };
-    for length in [40, 4096, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + BLOCK_BYTES, whole.len() - 1] {
-        opens(&whole[..length], "cut off");
+    let no_pile = "the file is no pile of gabion's";
+    let cut_off = [
+        (40, no_pile),
+        (4096, "the file ends within its table"),
+        (HEAD_BYTES - 1, "the file ends within its table"),
+        (HEAD_BYTES, "the file is shorter than its table says"),
+        (HEAD_BYTES + BLOCK_BYTES, "the file is shorter than its table says"),
+        (whole.len() - 1, "the file ends within a block"),
+    ];
+    for (length, why) in cut_off {
+        refused(&whole[..length], why);
     }
-    let changed = |at: usize, word: u64| {
+    let changed = |at: usize, word: u64, why: &str| {
         let mut bytes = whole.clone();
         bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        opens(&bytes, &format!("{word:x} at {at}"));
+        refused(&bytes, why);
     };
-    for at in 0..5 {
-        changed(8 * at, u64::from_le_bytes(whole[8 * at..][..8].try_into().unwrap()) ^ 1 << 20);
+    for (at, why) in [(0, no_pile), (1, "the file has format")] {
+        changed(8 * at, u64::from_le_bytes(whole[8 * at..][..8].try_into().unwrap()) ^ 1 << 20, why);
+    }
+    for at in 2..5 {
+        let word = u64::from_le_bytes(whole[8 * at..][..8].try_into().unwrap()) ^ 1 << 20;
+        changed(8 * at, word, "the superblock does not add up");
     }
     let table = |position: u32| table_word(position) * 8;
-    // No kind, a run that is too long, one that is cut off, something behind the end.
-    changed(table(0), 9);
-    changed(table(0), 2 | 9 << 8);
-    changed(table(4), 1);
-    changed(table(77), 1);
-    changed(offset_of(3) as usize, u64::MAX);
+    let too_long = "a run is longer than its blocks, or they are not there";
+    changed(table(0), 9, "the table says what no version says");
+    changed(table(0), Use::Untouched.word(), "the table says that a block was never used, and something is there");
+    changed(table(0), Use::Run { blocks: 9 }.word(), too_long);
+    changed(table(3), Use::Run { blocks: 1 }.word(), too_long);
+    changed(offset_of(3) as usize, u64::MAX, too_long);
+    changed(table(4), Use::Heap.word(), "a run is cut off");
+    changed(table(77), Use::Heap.word(), "the file is shorter than its table says");
     // The log: where it ends, how long its record is, what it holds, which block it is.
     let log = offset_of(5) as usize;
-    for (at, word) in [(8, u64::MAX), (8, 65), (8, 1 << 20), (64, 1 << 30), (72, 7), (0, 2)] {
-        changed(log + at, word);
+    let changes = [
+        (8, u64::MAX, "a block of the log makes no sense"),
+        (8, 65, "a block of the log makes no sense"),
+        (8, 1 << 20, "a record of the log does not add up"),
+        (64, 1 << 30, "a record of the log is longer than the log"),
+        (72, 7, "a record of the log does not add up"),
+        (0, 2, "a block of the log is missing before this one"),
+    ];
+    for (at, word, why) in changes {
+        changed(log + at, word, why);
     }
     fs::write(&place.0, &whole).unwrap();
     assert_eq!(BlockFile::open(&place.0, &READ).unwrap().log().unwrap(), b"record");
