@@ -10,6 +10,7 @@ use std::sync::{Arc, TryLockError, Weak};
 use super::error::FileError;
 use super::mapped::{BlockFile, FileOptions, State};
 use crate::error::{BlockError, make_room};
+use crate::inside;
 use crate::os::{AcrossFork, AtFork};
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -46,6 +47,7 @@ impl BlockFile {
 
 /// Has a file parted from its parent's in all children from now on.
 fn watch(file: &Arc<BlockFile>) -> Result<(), BlockError> {
+    let _inside = inside::enter();
     AT_FORK.watch();
     let mut files = lock(&FILES);
     files.retain(|file| file.strong_count() > 0);
@@ -63,6 +65,8 @@ fn hold(file: Arc<BlockFile>) -> LockedFile {
 
 extern "C" fn before() {
     AT_FORK.note_call();
+    // An allocator that is built on gabion may have been told of forks later, and hold its locks by now.
+    let _inside = inside::enter();
     AcrossFork::keep(&HELD, || {
         let files = lock(&FILES);
         let each = files.iter().filter_map(Weak::upgrade).map(hold).collect();
@@ -71,10 +75,12 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
+    let _inside = inside::enter();
     drop(AcrossFork::let_go(&HELD));
 }
 
 extern "C" fn in_child() {
+    let _inside = inside::enter();
     let Some(held) = AcrossFork::let_go(&HELD) else { return part_without_locks() };
     for LockedFile { state, file } in &held.each {
         file.part(state);
