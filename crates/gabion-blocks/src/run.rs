@@ -67,7 +67,7 @@ impl Run {
     pub unsafe fn found(file: &Arc<BlockFile>, room: RunRoom) -> Self {
         file.count_in();
         let memory = Memory::File { file: Arc::clone(file), room, owned: AtomicBool::new(true) };
-        Self { memory, len: BlockFile::run_length(room) }
+        Self { memory, len: room.len() }
     }
 
     /// Says whose a run in a file is, a number that is not 0, or with 0 that it is nobody's. One that is somebody's

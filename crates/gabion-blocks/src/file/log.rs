@@ -26,12 +26,12 @@ impl BlockFile {
             return Err(REFUSED);
         }
         let whole = 8 + record.len().next_multiple_of(8);
-        let last = state.log.filter(|last| last.end() + whole <= BLOCK_BYTES);
-        let block = match last {
+        // Once: another program may write to the file meanwhile.
+        let last = state.log.map(|last| (last, last.end())).filter(|(_, end)| end + whole <= BLOCK_BYTES);
+        let (block, end) = match last {
             Some(last) => last,
-            None => self.add_log_block(&mut state)?,
+            None => (self.add_log_block(&mut state)?, LOG_HEAD),
         };
-        let end = block.end();
         let head = record.len() as u64 | sum_of_bytes(record) << 32;
         // What is written is nobody's until the end says so.
         commit(block.word(end / 8), head);
@@ -44,7 +44,7 @@ impl BlockFile {
     }
 
     fn add_log_block(&self, state: &mut State) -> Result<LogBlock, BlockError> {
-        let sequence = state.log.map_or(0, |last| last.sequence()) + 1;
+        let sequence = state.log.map_or(0, |last| last.sequence()).wrapping_add(1);
         let (position, base, _) = self.take_block(state)?;
         let block = LogBlock { position, base };
         commit(block.word(LOG_END), LOG_HEAD as u64);

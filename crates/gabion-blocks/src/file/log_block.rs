@@ -24,13 +24,18 @@ impl LogBlock {
 
     /// Whether its head is one that was written.
     pub fn is_whole(&self) -> bool {
-        let (sequence, end) = (self.sequence(), read(self.word(LOG_END)));
-        (1..1 << 32).contains(&sequence)
-            && (LOG_HEAD as u64..=BLOCK_BYTES as u64).contains(&end)
-            && end.is_multiple_of(8)
+        (1..1 << 32).contains(&self.sequence()) && self.known_end().is_some()
     }
 
+    /// Where its records end. Where another program has written something else there, it is full: nothing goes to it,
+    /// and who reads it finds that it does not add up.
     pub fn end(&self) -> usize {
-        (read(self.word(LOG_END)) as usize).max(LOG_HEAD)
+        self.known_end().unwrap_or(BLOCK_BYTES)
+    }
+
+    fn known_end(&self) -> Option<usize> {
+        let end = read(self.word(LOG_END));
+        let can_be = (LOG_HEAD as u64..=BLOCK_BYTES as u64).contains(&end) && end.is_multiple_of(8);
+        can_be.then_some(end as usize)
     }
 }

@@ -299,14 +299,18 @@ impl BlockFile {
     /// # Errors
     /// [`BlockError::Refused`] when there is no memory for the list.
     pub(crate) fn heap_blocks(&self) -> Result<Vec<(u32, Base)>, BlockError> {
-        self.each(|position, base, found| (found == Use::Heap).then(|| (self.superblock.number_of(position), base)))
+        self.each(|position, (base, _), found| {
+            (found == Use::Heap).then(|| (self.superblock.number_of(position), base))
+        })
     }
 
-    pub(super) fn each<T>(&self, pick: impl Fn(u32, Base, Use) -> Option<T>) -> Result<Vec<T>, BlockError> {
+    /// What is picked of all blocks, by their positions, first bytes, how many follow one another in addresses from
+    /// there on, and uses.
+    pub(super) fn each<T>(&self, pick: impl Fn(u32, (Base, u32), Use) -> Option<T>) -> Result<Vec<T>, BlockError> {
         let (state, mut found) = (self.lock(), Vec::new());
         for position in 0..state.end {
-            let (Some((base, _)), Some(what)) = (state.space.find(position), self.use_of(position)) else { continue };
-            if let Some(picked) = pick(position, base, what) {
+            let (Some(at), Some(what)) = (state.space.find(position), self.use_of(position)) else { continue };
+            if let Some(picked) = pick(position, at, what) {
                 make_room(&mut found, 1)?;
                 found.push(picked);
             }

@@ -9,11 +9,14 @@ use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::sync::Ordering;
 
-/// Room for a run: where it is in the file, and its first byte.
+/// Room for a run: where it is in the file, its first byte, and how much it is. That is not asked of the file again, to
+/// which another program may write.
 #[derive(Debug, Clone, Copy)]
 pub struct RunRoom {
     position: u32,
     base: Base,
+    blocks: u32,
+    len: usize,
 }
 
 impl RunRoom {
@@ -21,17 +24,25 @@ impl RunRoom {
     pub(crate) fn bytes(self) -> NonNull<u8> {
         self.base.byte(RUN_HEAD)
     }
+
+    /// Bytes of the run.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
 }
 
 impl BlockFile {
-    /// The runs: where they are, and whose they say they are.
+    /// The runs: where they are, and whose they say they are. One that has not the room that it had when the file was
+    /// opened is left out.
     ///
     /// # Errors
     /// [`BlockError::Refused`] when there is no memory for the list.
     pub fn runs(&self) -> Result<Vec<(RunRoom, u64)>, BlockError> {
-        self.each(|position, base, found| {
-            let Use::Run { .. } = found else { return None };
-            Some((RunRoom { position, base }, read(base.word(RUN_OWNER))))
+        self.each(|position, (base, mapped), found| {
+            let Use::Run { blocks } = found else { return None };
+            let len = read(base.word(RUN_LENGTH)) as usize;
+            let is_whole = blocks <= mapped && blocks_for(len) == Some(blocks);
+            is_whole.then(|| (RunRoom { position, base, blocks, len }, read(base.word(RUN_OWNER))))
         })
     }
 
@@ -57,7 +68,7 @@ impl BlockFile {
         // Last: without it the others are nobody's.
         self.set_use(position, Use::Run { blocks });
         state.free -= blocks;
-        Ok(RunRoom { position, base })
+        Ok(RunRoom { position, base, blocks, len })
     }
 
     /// The first of so many free blocks that follow one another in the file and in addresses.
@@ -95,19 +106,15 @@ impl BlockFile {
         }
     }
 
-    /// Bytes of a run.
-    pub(crate) fn run_length(room: RunRoom) -> usize {
-        read(room.base.word(RUN_LENGTH)) as usize
-    }
-
     /// Gives the room of a run back. Nobody looks at it any more.
     pub(crate) fn free_run(&self, room: RunRoom) {
         let mut state = self.lock();
-        let Some(Use::Run { blocks }) = self.use_of(room.position).filter(|_| self.is_shared()) else { return };
-        // First: without it the others are nobody's.
-        self.set_use(room.position, Use::Nothing);
-        (1..blocks).for_each(|at| self.set_use(room.position + at, Use::Nothing));
-        state.free += blocks;
-        self.disk.punch(&self.file, offset_of(room.position), u64::from(blocks) * BLOCK_BYTES as u64);
+        if !self.is_shared() {
+            return;
+        }
+        // The first one first: without it the others are nobody's.
+        (0..room.blocks).for_each(|at| self.set_use(room.position + at, Use::Nothing));
+        state.free += room.blocks;
+        self.disk.punch(&self.file, offset_of(room.position), u64::from(room.blocks) * BLOCK_BYTES as u64);
     }
 }

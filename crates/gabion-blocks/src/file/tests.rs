@@ -172,6 +172,36 @@ fn a_file_that_was_cut_off_or_changed_is_refused() {
     assert_eq!(BlockFile::open(&place.0, &READ).unwrap().log().unwrap(), b"record");
 }
 
+/// Another program wrote to the table while the file was open, and blocks of others were free.
+#[test]
+fn a_run_gives_back_what_it_took() {
+    let place = Place::new("changed-run");
+    let (file, blocks) = set(&place, &WRITE);
+    let run = Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap();
+    let behind = Run::in_file(&file, &[&vec![8; 5_000_000]]).unwrap();
+    let word = Use::Run { blocks: 3 }.word().to_le_bytes();
+    fs::File::options().write(true).open(&place.0).unwrap().write_all_at(&word, table_word(0) as u64 * 8).unwrap();
+    drop(run);
+    assert_eq!((file.summary().run_blocks, file.summary().free_blocks), (2, 2));
+    let other = Run::in_file(&file, &[&vec![9; 9_000_000]]).unwrap();
+    assert!(behind.bytes().iter().all(|&byte| byte == 8) && other.bytes().iter().all(|&byte| byte == 9));
+    drop(blocks);
+}
+
+/// Another program wrote to the log while the file was open, and the next record was a panic, or lay beyond the block.
+#[test]
+fn a_log_that_was_changed_takes_records_and_is_damaged() {
+    for end in [u64::MAX - 7, u64::MAX, 65, 0, BLOCK_BYTES as u64 + 8] {
+        let place = Place::new("changed-log");
+        let file = BlockFile::open(&place.0, &WRITE).unwrap();
+        file.append(b"first").unwrap();
+        let at = offset_of(0) + 8;
+        fs::File::options().write(true).open(&place.0).unwrap().write_all_at(&end.to_le_bytes(), at).unwrap();
+        file.append(b"next").unwrap();
+        let Err(FileError::Damaged { .. }) = file.log() else { panic!("{end}") };
+    }
+}
+
 #[test]
 fn a_full_disk_changes_nothing() {
     let disk: &'static TwinDisk = Box::leak(Box::default());
