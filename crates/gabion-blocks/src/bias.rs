@@ -17,7 +17,7 @@ use std::ptr;
 
 use crate::desk::{self, Desk};
 use crate::os::{can_fence_heavily, heavy_fence, light_fence};
-use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
+use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, nap, yield_now};
 
 /// How many times in a row one thread takes a lock before it leans to that thread; each time that it was withdrawn this
 /// doubles, so that a lock that threads do share is upright nearly always. The model checker has no time for long rows.
@@ -27,6 +27,10 @@ const LONGEST_ROW: u32 = 1 << 22;
 /// The same for a lock that one thread has to itself except for visitors: a withdrawal costs as much as some hundred
 /// times that the lock is taken without leaning, so few of these make good for it.
 const LONGEST_ROW_OF_OWN: u32 = 1 << 10;
+
+/// How many times a thread looks whether the owner is outside before it sleeps between two looks: some hundred
+/// microseconds.
+const SHORT_WAIT: u64 = 300;
 
 /// A mutual exclusion lock around a value; cheap for a thread that has it to itself, right for any number of threads.
 ///
@@ -204,8 +208,15 @@ impl<T> Biased<T> {
         heavy_fence();
         // Acquire: what the owner did inside is seen, whatever it says now: 0, or that it is inside of another lock. It
         // may say so once more for a moment, and then finds itself refused.
+        let mut looks = 0;
         while owner.inside.load(Ordering::Acquire) == self.address() {
-            yield_now();
+            // Whoever is inside so long copies or compares much, and its processor may be this one.
+            if looks < SHORT_WAIT {
+                yield_now();
+            } else {
+                nap(looks - SHORT_WAIT);
+            }
+            looks += 1;
         }
     }
 }
@@ -368,6 +379,32 @@ mod tests {
             other.join().unwrap();
         });
         assert_eq!(*lock.lock(), 1);
+    }
+
+    /// The processor's time that this thread has had.
+    fn own_time() -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: fills in the time.
+        assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
+        Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+    }
+
+    /// It asked again and again as long as the other was inside, which may compare a whole pile with a disk there.
+    #[test]
+    fn who_waits_for_long_sleeps() {
+        let lock = Biased::leaning_after(0_u64, 1);
+        drop(lock.lock());
+        let inside = lock.lock();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                *lock.lock() += 1;
+                own_time()
+            });
+            std::thread::sleep(Duration::from_secs(1));
+            drop(inside);
+            let waited = other.join().unwrap();
+            assert!(waited < Duration::from_millis(100), "{waited:?} of a second");
+        });
     }
 
     #[test]
