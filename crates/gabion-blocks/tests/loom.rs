@@ -156,7 +156,7 @@ impl Room {
     fn wait_for(&self, bytes: u64) -> u64 {
         // Each thread has a stack of its own.
         let here = 0_u8;
-        let waiter = self.admission.queue_up(ptr::from_ref(&here).addr());
+        let waiter = self.admission.queue_up(ptr::from_ref(&here).addr()).unwrap();
         loop {
             let (seen, first) = waiter.look();
             if first && self.ledger.take(bytes, LIMIT).is_ok() {
@@ -457,7 +457,7 @@ fn nothing_is_kept_in_a_cache_while_somebody_waits() {
         let waiting = thread::spawn(move || {
             let (admission, cache, given) = &*other;
             // It waits until the end.
-            std::mem::forget(admission.queue_up(1));
+            std::mem::forget(admission.queue_up(1).unwrap());
             let found = std::mem::take(&mut *cache.visit());
             given.fetch_add(found, SeqCst);
             found

@@ -2,10 +2,11 @@
 //! goes on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gabion_blocks::ending::malloc_has;
 use gabion_blocks::os::Scarce;
-use gabion_blocks::{BlockError, BlockSet, Pool, Request, Settings, system, try_room};
+use gabion_blocks::{BlockError, BlockSet, Change, Pool, Request, Settings, system, try_room};
 
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
@@ -72,6 +73,45 @@ fn a_thread_without_a_cache_is_served() {
     });
     pool.validate().unwrap();
     assert_eq!(pool.stats().in_use, 0);
+}
+
+/// It ended the process.
+#[test]
+fn a_wait_that_cannot_be_noted_is_refused() {
+    let _alone = alone();
+    let pool = pool();
+    pool.configure(&Change { total_limit: Some(8 << 20), ..Change::default() }).unwrap();
+    let lent = pool.rent(&Request::new(8 << 20)).unwrap();
+    let more = Request::new(4 << 20).timeout(Duration::from_millis(1));
+    let waited = |refused: &BlockError| matches!(refused, BlockError::TimedOut { .. });
+    assert!(Scarce::without_memory(|| pool.rent(&more)).is_err_and(|refused| !waited(&refused)));
+    assert!(pool.rent(&more).is_err_and(|refused| waited(&refused)));
+    drop(lent);
+    drop(pool.rent(&more).unwrap());
+}
+
+/// It ended the process, with the records of all spans locked.
+#[test]
+fn a_span_without_a_record_is_refused() {
+    let _alone = alone();
+    let pool = Pool::new(system(), Settings::unpooled()).unwrap();
+    let request = Request::new((2 << 20) + 1);
+    drop(pool.rent(&request).unwrap());
+    // Untouched: addresses alone.
+    let mut lent = Vec::with_capacity(4000);
+    let refused = Scarce::without_memory(|| {
+        while lent.len() < lent.capacity() {
+            match pool.rent(&request) {
+                Ok(buffer) => lent.push(buffer),
+                Err(refused) => return Some(refused),
+            }
+        }
+        None
+    });
+    assert!(refused.is_some(), "after {} spans", lent.len());
+    drop(lent);
+    drop(pool.rent(&request).unwrap());
+    pool.validate().unwrap();
 }
 
 #[test]

@@ -13,6 +13,7 @@ use gabion_heap::Heap;
 use crate::error::PileError;
 use crate::pile::{MOST_SHARDS, Pile, limit_of};
 use crate::pointer::Pointer;
+use crate::shard::lock_all;
 use crate::slot::Slot;
 use crate::stats::PileStats;
 use crate::word::Word;
@@ -198,13 +199,13 @@ impl Pile {
     ///
     /// # Errors
     /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
+    /// [`FileError::Memory`]: nothing was done, except that the last view, or the next call of this, lets it go.
     pub fn let_go(&self) -> Result<bool, FileError> {
         let Some(file) = self.file() else { return Ok(false) };
         // SeqCst, as the count of runs, and what a view asks at its end: the one of them that comes last finds the
         // other.
         self.leaving.store(true, Ordering::SeqCst);
-        // All locks, in their order: nobody else holds two of them.
-        let mut all: Vec<_> = self.shards().iter().map(crate::shard::Shard::lock).collect();
+        let mut all = lock_all(self.shards())?;
         let known: u64 = all.iter().map(|locked| locked.large.count).sum();
         let seen = all.iter().any(|locked| !locked.pins.is_empty() || locked.large.is_shared());
         // Some may be gone from the pile and still be looked at.

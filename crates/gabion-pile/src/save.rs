@@ -23,7 +23,7 @@ use gabion_heap::{
 use crate::large::{ChargedRun, number_of};
 use crate::pile::Pile;
 use crate::pointer::Pointer;
-use crate::shard::{Locked, Shard};
+use crate::shard::{Locked, Shard, lock_all};
 use crate::slot::GUEST_WORDS;
 use crate::word::{GuestHeader, State, Word};
 
@@ -133,9 +133,8 @@ impl Pile {
         let first = if self.is_in_file() { 0 } else { first };
         self.copy_blocks(&mut draft, (first, Pass::Beside), &mut page)?;
         let (root, runs) = {
-            // All locks, in their order, as in `let_go`.
-            let all: Vec<Locked<'_>> = self.shards().iter().map(Shard::lock).collect();
-            // SeqCst: as there. Set before anything is let go of.
+            let all = lock_all(self.shards())?;
+            // SeqCst: as in `let_go`. Set before anything is let go of.
             if self.leaving.load(Ordering::SeqCst) {
                 let what = "the pile was let go: there is nothing to save";
                 return Err(BlockError::Setting { what }.into());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use gabion_blocks::os::out_of_cancels_reach;
-use gabion_blocks::{Biased, BiasedGuard};
+use gabion_blocks::{Biased, BiasedGuard, BlockError, make_room};
 use gabion_heap::Heap;
 
 use crate::large::LargeTable;
@@ -81,6 +81,17 @@ impl Inner {
         self.version = (self.version + 1) & ((1 << 28) - 1);
         self.version
     }
+}
+
+/// Locks all shards, in their order: nobody else holds two of them.
+///
+/// # Errors
+/// [`BlockError::Refused`]; none is locked.
+pub(crate) fn lock_all(shards: &[Shard]) -> Result<Vec<Locked<'_>>, BlockError> {
+    let mut all = Vec::new();
+    make_room(&mut all, shards.len())?;
+    all.extend(shards.iter().map(Shard::lock));
+    Ok(all)
 }
 
 /// A locked shard; publishes the object count when it is let go.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gabion_blocks::file::FileError;
 use gabion_blocks::os::Scarce;
-use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf, Reading};
+use gabion_pile::{OpenOptions, Pile, PileError, PileOptions, Pointer, ReadBuf, Reading};
 
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
@@ -168,4 +169,16 @@ fn a_pile_that_there_is_no_memory_for_is_not_made() {
     let options = PileOptions { shards: Some(16), ..PileOptions::default() };
     drop(pile());
     assert!(Scarce::with_less_than(1000, || Pile::with_options(options)).is_err());
+}
+
+/// It ended the process.
+#[test]
+fn a_file_is_let_go_later_where_there_is_no_memory_for_that() {
+    let path = std::env::temp_dir().join(format!("gabion-{}-no-memory.pile", std::process::id()));
+    let pile = Pile::open(&path, &OpenOptions::default()).unwrap();
+    let pointer = pile.put(b"stone", 0).unwrap();
+    assert!(matches!(Scarce::without_memory(|| pile.let_go()), Err(FileError::Memory(_))));
+    assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
+    assert!(pile.let_go().unwrap() && pile.read(pointer, &mut ReadBuf::new()).is_err());
+    std::fs::remove_file(&path).unwrap();
 }

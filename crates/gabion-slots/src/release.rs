@@ -210,9 +210,7 @@ impl Shared {
     /// # Safety
     /// Nobody uses anything of the affinity, or allocates from it or frees to it, until this returns.
     pub unsafe fn release(&self, mine: Option<&Arena>, affinity: Affinity) -> u64 {
-        let (mut pages, mut chunks) = (0, 0);
-        let mut larges: Vec<Large> = Vec::new();
-        let mut bytes = 0;
+        let (mut pages, mut chunks, mut bytes) = (0, 0, 0);
         {
             let mut state = self.lock();
             // What outboxes still hold of this affinity is nobody's from now on.
@@ -230,14 +228,34 @@ impl Shared {
                 chunks = self.strike_chunks(arena.row(affinity), affinity, chunks);
                 bytes += before.saturating_sub(self.books(affinity).budget.used());
             }
-            let own: Vec<usize> =
-                state.large.iter().filter(|(_, large)| large.affinity == affinity).map(|(&base, _)| base).collect();
-            larges.extend(own.into_iter().filter_map(|base| self.strike_large(&mut state.large, base)));
         }
         // What chunks took is counted by pages, and the blocks that they were in by those who look at the pool.
         self.give_chunk_blocks_back(chunks);
         bytes += self.give_back(pages);
-        bytes + larges.into_iter().map(|large| self.drop_large(large)).sum::<u64>()
+        bytes + self.release_large(affinity)
+    }
+
+    /// Frees all large objects of an affinity, some at a time: a list of all would need memory. Returns bytes.
+    fn release_large(&self, affinity: Affinity) -> u64 {
+        let mut bytes = 0;
+        loop {
+            let some: [Option<Large>; 64] = {
+                let mut state = self.lock();
+                let mut own = state.large.extract_if(|_, large| large.affinity == affinity);
+                std::array::from_fn(|_| {
+                    own.next().map(|(base, large)| {
+                        self.territory.strike(base, large.held.bytes());
+                        large
+                    })
+                })
+            };
+            let is_last = some[63].is_none();
+            // Unmapping takes its time: not under the lock.
+            bytes += some.into_iter().flatten().map(|large| self.drop_large(large)).sum::<u64>();
+            if is_last {
+                return bytes;
+            }
+        }
     }
 
     /// Takes the letters of one affinity out of an arena's boxes.

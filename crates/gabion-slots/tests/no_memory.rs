@@ -37,4 +37,14 @@ fn what_cannot_be_made_is_an_error_and_is_made_later() {
     let freed = Scarce::without_memory(|| taken.map(|at| unsafe { slots.free(at) }));
     assert_eq!(freed, [Ok(()); 3]);
     slots.validate().unwrap();
+
+    for _ in 0..200 {
+        slots.alloc(Affinity::NODES, Layout::new::<[u64; 150_000]>()).unwrap();
+    }
+    slots.alloc(Affinity::NODES, layout).unwrap();
+    // SAFETY: nobody uses what was just allocated.
+    let bytes = Scarce::without_memory(|| unsafe { slots.release(Affinity::NODES) });
+    assert!(bytes >= 200 * 1_200_000);
+    assert_eq!(slots.stats().total().live_objects, 0);
+    slots.validate().unwrap();
 }

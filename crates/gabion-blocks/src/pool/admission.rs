@@ -38,6 +38,9 @@ struct Ticket {
     thread: usize,
 }
 
+/// What a place in the queue takes.
+pub(crate) const TICKET_BYTES: usize = size_of::<Ticket>();
+
 impl Admission {
     pub fn new() -> Self {
         let queue = Queue { events: 0, next_ticket: 0, tickets: Vec::new(), forks: 0 };
@@ -67,10 +70,12 @@ impl Admission {
         self.changed.notify_all();
     }
 
-    /// Begins to wait, at the end of the queue; if `thread` waits already, before that.
-    pub fn queue_up(&self, thread: usize) -> Waiter<'_> {
+    /// Begins to wait, at the end of the queue; if `thread` waits already, before that. `None` when there is no memory
+    /// to be noted there.
+    pub fn queue_up(&self, thread: usize) -> Option<Waiter<'_>> {
         let (ticket, forks) = {
             let mut queue = lock(&self.queue);
+            queue.tickets.try_reserve(1).ok()?;
             queue.next_ticket += 1;
             let number = queue.next_ticket;
             let own = queue.tickets.iter().position(|ticket| ticket.thread == thread);
@@ -78,7 +83,7 @@ impl Admission {
             queue.tickets.insert(place, Ticket { number, thread });
             (number, queue.forks)
         };
-        self.begin(Some(ticket), forks)
+        Some(self.begin(Some(ticket), forks))
     }
 
     /// Begins to wait beside the queue, for memory that the system refused.

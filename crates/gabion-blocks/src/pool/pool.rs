@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::admission;
 use super::allowance::Allowance;
 use super::buffer::Buffer;
 use super::fork::watch_forks;
@@ -246,6 +247,7 @@ impl Pool {
         let start = Instant::now();
         let inside = inside::enter();
         let waiter = admission.queue_up(inside::this_thread());
+        let waiter = waiter.ok_or_else(|| BlockError::out_of_memory(admission::TICKET_BYTES))?;
         drop(inside);
         count(&self.shared.tallies.waited, 1);
         loop {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 use super::cut::Cut;
 use crate::SYSTEM_PAGE;
+use crate::error::make_room;
 use crate::inside;
 use crate::os::system;
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
@@ -347,6 +348,12 @@ pub(crate) fn new_record() -> Result<&'static Span, i32> {
         };
         let _inside = inside::enter();
         let mut records = lock(&RECORDS);
+        if make_room(&mut records.slabs, 1).is_err() {
+            drop(records);
+            // SAFETY: the range of the map, and nobody has been told of it.
+            unsafe { system().unmap(at.cast(), SLAB_BYTES) };
+            return Err(libc::ENOMEM);
+        }
         for span in slab {
             records.free.push_front(span, shelf);
         }
