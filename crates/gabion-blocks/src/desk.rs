@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::ending::Noted;
 use crate::inside;
-use crate::sync::{AtomicUsize, Mutex, Ordering, yield_now};
+use crate::sync::{AtomicUsize, Mutex, Ordering, try_lock, yield_now};
 
 /// One thread's desk. Never freed: when its thread ends it waits for another one.
 #[repr(align(128))]
@@ -61,7 +61,7 @@ const TRIES: u32 = 1000;
 /// they stay locked for ever. Without a desk no lock leans to a thread, and a desk that nobody takes costs 128 bytes.
 fn with_vacant<R>(work: impl FnOnce(&mut Vacant) -> R) -> Option<R> {
     let mut vacant = (0..TRIES).find_map(|_| {
-        VACANT.try_lock().ok().or_else(|| {
+        try_lock(&VACANT).or_else(|| {
             yield_now();
             None
         })

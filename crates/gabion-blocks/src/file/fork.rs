@@ -5,14 +5,14 @@
 //! What is open for reading only is each process's own from the beginning, and both may read on.
 
 use std::path::Path;
-use std::sync::{Arc, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::error::FileError;
 use super::mapped::{BlockFile, FileOptions, State};
 use crate::error::{BlockError, make_room};
 use crate::inside;
 use crate::os::{AcrossFork, AtFork};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock, try_lock};
 
 static FILES: Mutex<Vec<Weak<BlockFile>>> = Mutex::new(Vec::new());
 static AT_FORK: AtFork = AtFork::new(before, in_parent, in_child);
@@ -90,11 +90,7 @@ extern "C" fn in_child() {
 /// In the child of a thread that had no place for the locks. One that is taken now was taken by another thread of the
 /// parent, and stays so.
 fn part_without_locks() {
-    let files = match FILES.try_lock() {
-        Ok(files) => files,
-        Err(TryLockError::Poisoned(files)) => files.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
-    };
+    let Some(files) = try_lock(&FILES) else { return };
     // Told twice, the child has parted them already.
     for file in files.iter().filter_map(Weak::upgrade).filter(|file| !file.is_parted()) {
         file.note_fork();

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::TryLockError;
 
 use super::error::FileError;
 use super::layout::{HEAD_BYTES, ROOT, Superblock, Use, commit, offset_of, read, table_stretches, table_word};
@@ -12,7 +11,7 @@ use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
 use crate::os::{Disk, system_disk};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
 
@@ -145,11 +144,7 @@ impl BlockFile {
 
     /// As [`BlockFile::lock`], unless it is taken.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.state)
     }
 
     fn table(&self, position: u32) -> &AtomicU64 {

@@ -35,9 +35,46 @@ impl Duty {
         nothing_left() || !self.take()
     }
 
+    /// Vacates the duty if its thread panics while the value lives.
+    pub fn watch(&self) -> OnDuty<'_> {
+        OnDuty(self)
+    }
+
     /// For the child of a fork, where nobody is on duty; and when none could be found.
     pub fn vacate(&self) {
         // Release: as in `leave`.
         self.0.store(false, Ordering::Release);
+    }
+}
+
+/// See [`Duty::watch`].
+#[must_use]
+pub(crate) struct OnDuty<'a>(&'a Duty);
+
+impl Drop for OnDuty<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.vacate();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Nobody went on duty any more.
+    #[test]
+    fn a_panic_leaves_the_duty_to_others() {
+        let duty = Duty::default();
+        let work = || {
+            assert!(duty.take());
+            let _on_duty = duty.watch();
+            panic!("on duty");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
+        assert!(duty.vacant() && duty.take());
+        drop(duty.watch());
+        assert!(!duty.vacant());
     }
 }

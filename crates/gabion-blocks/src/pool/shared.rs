@@ -16,7 +16,7 @@ use crate::error::{BlockError, try_room};
 use crate::inside;
 use crate::limits;
 use crate::os::Os;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, try_lock};
 
 /// Shelves behind a lock. Aligned so that two arenas never share a cache line, nor the pair that the prefetcher takes.
 ///
@@ -56,7 +56,7 @@ impl Arena {
 
     /// The lock, unless somebody has it.
     pub fn try_lock(&self) -> Option<LockedArena<'_>> {
-        Some(LockedArena { shelves: self.shelves.try_lock().ok()?, arena: self })
+        Some(LockedArena { shelves: try_lock(&self.shelves)?, arena: self })
     }
 
     #[inline]

@@ -60,6 +60,7 @@ impl Shared {
     }
 
     fn trim_until_idle(&'static self, mut seen: u64) {
+        let _on_duty = self.trimmer.duty.watch();
         loop {
             let period = lock(&self.settings).trim_period;
             seen = self.rest(seen, until_next(self.now(), period));

@@ -56,6 +56,21 @@ fn a_thread_that_only_returned_memory_ends_without_the_list_while_it_makes_its_a
     close(pool, twin);
 }
 
+/// Nothing of it was ever taken by other arenas' threads again.
+#[test]
+fn an_arena_that_a_thread_panicked_in_is_still_looked_at() {
+    let (pool, twin) = pool();
+    drop(rent(&pool, 3 * MIB));
+    let arena = pool.shared().arenas().next().unwrap();
+    let panics = || {
+        let _locked = arena.lock();
+        panic!("as memory that is given back twice does");
+    };
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    assert!(arena.try_lock().is_some());
+    close(pool, twin);
+}
+
 #[test]
 fn memory_goes_back_to_the_arena_that_it_came_from() {
     let (pool, twin) = pool();
