@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 use std::ops::Range;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gabion_blocks::{BLOCK_BYTES, Held, PAGE_BYTES, make_room};
 use gabion_heap::{Loc, shard_of};
@@ -18,20 +18,21 @@ use crate::record::{ALL_PAGES, Header, Page, link};
 use crate::shared::{Large, Shared, State};
 use crate::sync::{MutexGuard, Ordering, Ordering::Relaxed, lock, try_lock};
 
-/// How often a thread that would be refused looks again whether an owner has done with its lists, and how long it rests
-/// between: longer than a block takes to be mapped.
-const PATIENCE: u32 = 100;
+/// For how long a thread that would be refused looks again whether owners have done with their lists, all of them
+/// together, and how long it rests between two looks: longer than a block takes to be mapped.
+const PATIENCE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_micros(100);
 
 /// Locks an arena's lists, unless its owner holds them. That one may be at work for long, or wait for the calling
-/// thread: so it is looked for so many more times, and not waited for.
-fn lists_of(arena: &Arena, more: u32) -> Option<MutexGuard<'_, ()>> {
-    (0..=more).find_map(|look| {
-        if look > 0 {
-            sleep(NAP);
+/// thread: so it is looked for again `until` then, and not waited for.
+fn lists_of(arena: &Arena, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
+    loop {
+        let lists = try_lock(&arena.lists);
+        if lists.is_some() || until.is_none_or(|until| Instant::now() >= until) {
+            return lists;
         }
-        try_lock(&arena.lists)
-    })
+        sleep(NAP);
+    }
 }
 
 impl Shared {
@@ -114,18 +115,20 @@ impl Shared {
     /// there waits for its owner, who may have nothing to do for long. Of one affinity, if that is said; `warm` ones
     /// too, if that is: when a request would be refused without. Returns bytes. `mine` is the calling thread's arena.
     ///
-    /// An owner who is just changing its lists is left alone, or, before a refusal, waited for a while. The pages that
-    /// an owner's allocations come from are its own whether they are empty or not, and so are its chunks.
+    /// An owner who is just changing its lists is left alone. Before a refusal they are waited for, all together for 20
+    /// milliseconds at most. The pages that an owner's allocations come from are its own whether they are empty or not,
+    /// and so are its chunks.
     pub fn take_empty(&self, mine: Option<&Arena>, affinity: Option<Affinity>, warm: bool) -> u64 {
         // One at a time, as in `tidy`.
         let _taking = lock(&self.taking);
         let (mut bytes, names) = (0, self.affinity_count());
+        let until = warm.then(|| Instant::now() + PATIENCE);
         for arena in (0..).map_while(|index| self.arena(index)) {
             // Relaxed: see `Arena::free`.
             if mine.is_some_and(|mine| mine.index == arena.index) || arena.orphaned.load(Relaxed) {
                 continue;
             }
-            let Some(lists) = lists_of(arena, if warm { PATIENCE } else { 0 }) else { continue };
+            let Some(lists) = lists_of(arena, until) else { continue };
             {
                 // Against a release of some affinity, which another thread may make at the same moment.
                 let _reading = lock(&arena.reading);

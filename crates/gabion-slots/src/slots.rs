@@ -138,7 +138,7 @@ impl Slots {
     /// # Errors
     /// [`SlotsError::NoMemory`], [`SlotsError::Budget`], [`SlotsError::Alignment`] above 4 MiB,
     /// [`SlotsError::UnknownAffinity`]. Nothing waits, but a request that would be refused: until other threads have
-    /// given back what ended ones had kept.
+    /// given back what ended ones had kept, and some 20 milliseconds for those that are just at work on their lists.
     #[inline]
     pub fn alloc(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
         match self.alloc_at_hand(affinity, layout) {

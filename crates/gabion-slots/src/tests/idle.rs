@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 use std::iter::from_fn;
+use std::sync::Barrier;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use gabion_blocks::BLOCK_BYTES;
 
 use super::{MIB, Shared, drop_last, give, give_all, layout, on_twin, take};
+use crate::sync::{AtomicBool, Ordering::Relaxed, lock};
 use crate::{Affinity, AffinitySettings, Slots, SlotsError, seat};
 
 const A: Affinity = Affinity::NODES;
@@ -299,4 +302,32 @@ fn a_trim_gives_back_what_an_idle_thread_has_nothing_in() {
     thread.join().unwrap();
     slots.trim();
     assert_eq!(slots.stats().total().mapped_bytes, 0);
+}
+
+/// Each of them was waited for as long as all together are now, one after the other, and all who were refused with it.
+#[test]
+fn a_request_that_is_refused_waits_for_all_that_are_at_work_together() {
+    let (slots, _twin) = on_twin();
+    let (all, done) = (Barrier::new(17), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                give(&slots, take(&slots, A, 40));
+                let _lists = lock(&seat::existing(&slots.shared).unwrap().lists);
+                all.wait();
+                while !done.load(Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        all.wait();
+        let takes = || {
+            let start = Instant::now();
+            slots.shared.take_empty(None, None, true);
+            start.elapsed()
+        };
+        let least = (0..5).map(|_| takes()).min();
+        done.store(true, Relaxed);
+        assert!(least < Some(Duration::from_millis(100)), "{least:?}");
+    });
 }
