@@ -55,6 +55,9 @@ pub struct SlotsStats {
     pub arenas: usize,
     /// Arenas of threads that have ended, to be adopted by the next ones.
     pub ownerless_arenas: usize,
+    /// In a forked child, arenas of threads that its parent had. What lies in them can be used and freed, and is not
+    /// given back.
+    pub orphaned_arenas: usize,
 }
 
 impl SlotsStats {
@@ -141,7 +144,9 @@ impl Shared {
         }
         self.count_rest(&state, &mut affinities);
         let ownerless_arenas = state.ownerless.len() + state.warm.len();
-        SlotsStats { affinities, arenas: state.made - ownerless_arenas, ownerless_arenas }
+        let sound = self.sound_arenas(&state).count();
+        let (arenas, orphaned_arenas) = (sound - ownerless_arenas, state.made - sound);
+        SlotsStats { affinities, arenas, ownerless_arenas, orphaned_arenas }
     }
 
     fn count_rest(&self, state: &State, affinities: &mut [AffinityStats]) {

@@ -84,6 +84,8 @@ fn a_child_leaves_the_arenas_of_other_threads_alone() {
             give(&slots, at.0);
         }
         slots.flush();
+        let stats = slots.stats();
+        assert_eq!((stats.arenas, stats.ownerless_arenas, stats.orphaned_arenas), (1, 0, 1));
         // SAFETY: nobody uses the nodes any more.
         unsafe { slots.release(A) };
         // SAFETY: there is no other thread.
