@@ -77,7 +77,8 @@ impl ReadBuf {
         Self { bytes: Vec::new(), length: 0, elsewhere: None, leaves: false }
     }
 
-    /// The payload that was read last.
+    /// The payload that was read last. After a read that failed, or [`Pile::read_brief`](crate::Pile::read_brief) that
+    /// told nothing, it is of any length and content.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         match &self.elsewhere {

@@ -26,7 +26,7 @@ impl Pile {
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory for `buf` to
-    /// grow.
+    /// grow. What `buf` holds then is nobody's payload.
     #[inline(always)]
     pub fn read<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         match self.read_well_filled(pointer, buf) {
@@ -36,7 +36,8 @@ impl Pile {
     }
 
     /// The payload of what nearly every object is: in a slot that it fills well, and not written to at this moment.
-    /// `None` says nothing about the object: ask [`Pile::read`] or [`Pile::read_or_find`].
+    /// `None` says nothing about the object, and what `buf` holds then is nobody's payload: ask [`Pile::read`] or
+    /// [`Pile::read_or_find`].
     #[inline(always)]
     pub fn read_brief<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         self.read_well_filled(pointer, buf).map(|length| &buf.bytes[..length])

@@ -76,6 +76,9 @@ impl Pile {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// Pointers that are put after it, into the pile or into the file, are good for that one alone. The other does not
+    /// tell: they may lead to another object there.
+    ///
     /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since
     /// the beginning is looked for: every page is compared then, and views, figures and readers of objects over 1 MiB
     /// wait, too. Objects over 1 MiB that are removed meanwhile go when the call is over. What is free is zeros in the

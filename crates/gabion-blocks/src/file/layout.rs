@@ -56,7 +56,7 @@ pub(super) fn sum_of_bytes(bytes: &[u8]) -> u64 {
 pub(super) struct Superblock {
     /// How many shards its owner has.
     pub shards: u32,
-    /// By which the file is known among others.
+    /// By which the file is known among others that are no copies of it.
     pub id: u64,
     /// The number of the first block. The others have the next ones, and after the last number comes 0.
     pub first_number: u32,

@@ -33,7 +33,8 @@ pub struct FileOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileSummary {
-    /// By which it is known among others.
+    /// By which it is known among others. Copies of it have it, too, and so has what is saved of a pile in it: pointers
+    /// of the one are good for the other.
     pub id: u64,
     /// Its format.
     pub format: u32,
