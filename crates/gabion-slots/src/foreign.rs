@@ -28,10 +28,7 @@ impl Shared {
         match mine.outbox.add(page, pair.left, bit, epoch) {
             Some(true) => Ok(()),
             Some(false) => Err(FreeError::DoubleFree),
-            None => {
-                let affinity = page.header.affinity.load(Relaxed);
-                self.send(mine, page, pair, Parcel { pair: pair.left, bits: bit, epoch, affinity })
-            }
+            None => self.send(mine, page, pair, Parcel { pair: pair.left, bits: bit, epoch }),
         }
     }
 
@@ -88,7 +85,7 @@ impl Shared {
     fn deliver_late(&self, mine: &Arena, parcel: Parcel) {
         let twice = self.deliver(mine, parcel);
         if twice != 0 {
-            self.books[parcel.affinity as usize].twice.fetch_add(u64::from(twice.count_ones()), Relaxed);
+            self.books_of(parcel.epoch).twice.fetch_add(u64::from(twice.count_ones()), Relaxed);
         }
     }
 
@@ -100,7 +97,7 @@ impl Shared {
         };
         // SAFETY: a pair lies in the header of a block that is, or was, of pages of ours.
         let base = unsafe { block_of(pair) };
-        let (hazard, epoch) = (&mine.outbox.hazard, &self.books[parcel.affinity as usize].epoch);
+        let (hazard, epoch) = (&mine.outbox.hazard, &self.books_of(parcel.epoch).epoch);
         let mut twice = 0;
         if hazard.name(base.addr().get(), epoch, parcel.epoch) {
             // Of slots that their owner has freed as well, page and block may be gone: the map says so, after the

@@ -70,7 +70,7 @@ impl Hazard {
 
     /// Names a block, and says whether its affinity's `epoch` is still `seen`. If not, it was released, and the block
     /// may be gone.
-    pub fn name(&self, block: usize, epoch: &AtomicU32, seen: u32) -> bool {
+    pub fn name(&self, block: usize, epoch: &AtomicU64, seen: u64) -> bool {
         // Release: who waits for the block named before may see this name without ever having seen that none was named,
         // and must see what was done to that block all the same. A store by the same thread does not carry on what
         // `clear` published.
@@ -105,7 +105,7 @@ impl Hazard {
 
 /// Gives an affinity that is released its next epoch. What its blocks still have on their way is refused from now on,
 /// or is named by a hazard: the caller waits for all of them.
-pub(crate) fn raise(epoch: &AtomicU32, next: u32) {
+pub(crate) fn raise(epoch: &AtomicU64, next: u64) {
     epoch.store(next, Ordering::Relaxed);
     // See `Hazard::name`.
     fence(Ordering::SeqCst);

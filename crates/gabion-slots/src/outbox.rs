@@ -29,17 +29,15 @@ pub(crate) struct Parcel {
     /// Where its `left` is.
     pub pair: *const AtomicU64,
     pub bits: u64,
-    /// The page's: when the affinity was released since, the parcel is nobody's.
-    pub epoch: u32,
-    pub affinity: u8,
+    /// The block's: when its affinity was released since, the parcel is nobody's.
+    pub epoch: u64,
 }
 
 /// A parcel, or none when `pair` is null.
 struct Entry {
     pair: Cell<*const AtomicU64>,
     bits: Cell<u64>,
-    epoch: Cell<u32>,
-    affinity: Cell<u8>,
+    epoch: Cell<u64>,
 }
 
 impl Entry {
@@ -48,7 +46,6 @@ impl Entry {
             pair: self.pair.replace(parcel.pair),
             bits: self.bits.replace(parcel.bits),
             epoch: self.epoch.replace(parcel.epoch),
-            affinity: self.affinity.replace(parcel.affinity),
         };
         (!old.pair.is_null()).then_some(old)
     }
@@ -74,7 +71,7 @@ impl Outbox {
     /// Adds one slot to its parcel, if there is one for its pair already and it is not due. `Some(false)` when the slot
     /// is in it already: freed twice.
     #[inline(always)]
-    pub fn add(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u32) -> Option<bool> {
+    pub fn add(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u64) -> Option<bool> {
         let waiting = self.waiting.get();
         if waiting >= MOST_WAITING {
             return None;
@@ -88,7 +85,7 @@ impl Outbox {
     }
 
     /// True when one of these slots is in a parcel for its pair.
-    pub fn has(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u32) -> bool {
+    pub fn has(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u64) -> bool {
         let same = |entry: &&Entry| ptr::eq(entry.pair.get(), pair) && entry.epoch.get() == epoch;
         self.entries(page).iter().find(same).is_some_and(|entry| entry.bits.get() & bit != 0)
     }
@@ -118,7 +115,7 @@ impl Outbox {
     /// Takes all parcels out.
     pub fn drain(&self) -> impl Iterator<Item = Parcel> {
         self.waiting.set(0);
-        let none = Parcel { pair: ptr::null(), bits: 0, epoch: 0, affinity: 0 };
+        let none = Parcel { pair: ptr::null(), bits: 0, epoch: 0 };
         self.entries.iter().flatten().filter_map(move |entry| entry.replace(none))
     }
 }

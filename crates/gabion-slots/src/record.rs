@@ -124,7 +124,7 @@ pub(crate) struct Header {
     /// The block's number.
     pub number: AtomicU32,
     /// Its affinity's when the block was taken. Constant, as are the number and the affinity.
-    pub epoch: AtomicU32,
+    pub epoch: AtomicU64,
     /// Pages not in use, as bits.
     pub free: AtomicU64,
     /// Free pages that were not touched yet.

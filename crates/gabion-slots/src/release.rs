@@ -15,7 +15,7 @@ use crate::error::SlotsError;
 use crate::letters;
 use crate::pages::pages_in_use;
 use crate::record::{ALL_PAGES, Header, Page, link};
-use crate::shared::{Large, Shared, State};
+use crate::shared::{Large, Shared, State, epoch_of};
 use crate::sync::{MutexGuard, Ordering, Ordering::Relaxed, lock, try_lock};
 
 /// For how long a thread that would be refused looks again whether owners have done with their lists, all of them
@@ -217,8 +217,8 @@ impl Shared {
         {
             let mut state = self.lock();
             // What outboxes still hold of this affinity is nobody's from now on.
-            state.epochs += 1;
-            letters::raise(&self.books(affinity).epoch, state.epochs);
+            state.releases += 1;
+            letters::raise(&self.books(affinity).epoch, epoch_of(state.releases, affinity));
             self.await_hazards(0);
             for arena in self.sound_arenas(&state) {
                 let _reading = lock(&arena.reading);

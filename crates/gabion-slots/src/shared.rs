@@ -10,9 +10,7 @@ use gabion_heap::{Ground, Turns};
 use crate::affinity::{Affinity, AffinitySettings, MOST_AFFINITIES, MOST_ALIGNMENT, NAMES};
 use crate::arena::{Arena, ROWS};
 use crate::error::SlotsError;
-use crate::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock, null_pointers,
-};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock, null_pointers};
 use crate::territory::Territory;
 
 /// How many threads can use one `Slots` at the same time.
@@ -38,8 +36,8 @@ pub(crate) struct Books {
     pub known: AtomicBool,
     /// The alignment minus one.
     pub mask: AtomicUsize,
-    /// Another one since each release, and never that of another affinity: an epoch alone says whose a slot was.
-    pub epoch: AtomicU32,
+    /// Another one since each release, as [`epoch_of`] has it.
+    pub epoch: AtomicU64,
     /// In bytes: whole blocks of pages, touched pages of chunks, large objects.
     pub budget: Budget,
     /// Blocks of pages.
@@ -54,13 +52,19 @@ pub(crate) struct Books {
     pub twice: AtomicU64,
 }
 
+/// The epoch of an affinity from the release of this number on. Each has other ones: an epoch alone says whose a slot
+/// was. There are enough of them for a release in every nanosecond of two years.
+pub(crate) fn epoch_of(releases: u64, affinity: Affinity) -> u64 {
+    releases << u8::BITS | u64::from(affinity.index())
+}
+
 impl Books {
     fn new(index: usize) -> Self {
         let settings = AffinitySettings::of_index(index);
         Self {
             known: AtomicBool::new(index < NAMES.len()),
             mask: AtomicUsize::new(settings.alignment - 1),
-            epoch: AtomicU32::new(index as u32),
+            epoch: AtomicU64::new(epoch_of(0, Affinity::from_index(index as u8))),
             budget: Budget::new(u64::MAX),
             blocks: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -103,8 +107,8 @@ pub(crate) struct State {
     pub names: Vec<String>,
     /// Arenas that were ever made.
     pub made: usize,
-    /// The last epoch that was given out.
-    pub epochs: u32,
+    /// How many releases there were.
+    pub releases: u64,
     /// Those without an owner, by index, and with no empty block.
     pub ownerless: Vec<u32>,
     /// Those without an owner that keep what the next thread will want: [`MOST_WARM`] at most.
@@ -153,7 +157,7 @@ impl Shared {
             state: Mutex::new(State {
                 names: NAMES.map(str::to_owned).to_vec(),
                 made: 0,
-                epochs: ROWS as u32,
+                releases: 0,
                 ownerless: Vec::new(),
                 warm: Vec::new(),
                 // Its first key comes from the system.
@@ -170,6 +174,12 @@ impl Shared {
     #[inline]
     pub fn books(&self, affinity: Affinity) -> &Books {
         &self.books[affinity.index() as usize]
+    }
+
+    /// The books of the affinity that has an epoch, or had it.
+    #[inline]
+    pub fn books_of(&self, epoch: u64) -> &Books {
+        &self.books[usize::from(epoch as u8)]
     }
 
     /// Refuses an affinity that was never made.

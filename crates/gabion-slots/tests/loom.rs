@@ -36,7 +36,7 @@ struct World {
     letters: LetterBox,
     blocks: [Block; 2],
     hazards: [Hazard; 2],
-    epoch: AtomicU32,
+    epoch: AtomicU64,
 }
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
             letters: LetterBox::new(),
             blocks: [block(), block()],
             hazards: [Hazard::new(), Hazard::new()],
-            epoch: AtomicU32::new(0),
+            epoch: AtomicU64::new(0),
         })
     }
 
