@@ -6,8 +6,11 @@ import random
 import re
 import threading
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
+import numpy
 import pytest
 from child_processes import METHODS, in_child, run_as_program
 from model import LONG, Plain, check_equations, person
@@ -249,15 +252,32 @@ def test_a_child_that_is_forked_while_another_thread_uses_something_for_the_firs
         ("gabion._flights", 'gabion.Cache("1 MiB")["key"] = 1'),
         ("gabion.memory", 'gabion.memory.rent("1 MiB").release()'),
         ("datetime", "gabion.Pile().put([1.5])"),
+        ("numpy", 'gabion.Image.new("L", (2, 2)).__array__()'),
+        ("numpy", "gabion.Image.from_array(Picture())"),
+        ("numpy", "gabion.numpy.install()"),
+        ("numpy", "gabion.Pile(path={path!r}, read_only=True).get({array})"),
+        ("decimal", "gabion.Pile(path={path!r}, read_only=True).get({number})"),
+        ("uuid", "gabion.Pile(path={path!r}, read_only=True).get({uuid})"),
+        ("inspect", 'gabion.Cache("1 MiB").on_evict(print)'),
     ],
 )
-def test_a_fork_waits_for_what_another_thread_imports(module: str, use: str, script: Callable[..., str]) -> None:
+def test_a_fork_waits_for_what_another_thread_imports(
+    module: str, use: str, script: Callable[..., str], tmp_path: Path
+) -> None:
     """The child would have the interpreter's lock of that module, in the hands of a thread that it does not have."""
+    path = str(tmp_path / "pile")
+    with gabion.Pile(path=path) as pile:
+        array, number, uuid = pile.put_many([numpy.arange(5), Decimal("1.5"), UUID(int=5)])
+    use = use.format(path=path, array=array, number=number, uuid=uuid)
     script(
         f"""
         import os, signal, sys, threading, time
-        import gabion
+        import gabion, gabion.numpy
         began = threading.Event()
+
+        class Picture:
+            def __array__(self, *_, **__):
+                return sys.modules["numpy"].zeros((2, 2), "uint8")
 
         class Slow:
             def find_spec(self, name, path=None, target=None):

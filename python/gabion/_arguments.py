@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from gabion._native import CacheTable, ClosedError
+from gabion._native import CacheTable, ClosedError, _import
 
 
 class AsCache(enum.Enum):
@@ -88,11 +88,11 @@ def listener_of(callback: Callable[..., object]) -> Callable[[Any, Any, str, str
 
     TypeError for one that can be called in no way.
     """
-    from inspect import Parameter, signature
+    inspect = _import("inspect")
 
     try:
         # What is called, not what that wraps, which may take its arguments in another way.
-        found = signature(callback, follow_wrapped=False)
+        found = inspect.signature(callback, follow_wrapped=False)
     except (ValueError, TypeError):
         # Written in C, or a stand-in, and does not tell.
         return lambda key, value, reason, table: callback(key, value, reason)
@@ -100,11 +100,11 @@ def listener_of(callback: Callable[..., object]) -> Callable[[Any, Any, str, str
     named = [one for one in each if one.name == "table" and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     by_place = [one for one in each if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     others = [one for one in by_place if one not in named]
-    if any(one.kind is Parameter.VAR_POSITIONAL for one in each):
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in each):
         reason = True
     else:
         # One with a default may well be the callback's own: def gone(key, value, log=log).
-        reason = len(others) > 2 and (others[2].default is Parameter.empty or others[2].name == "reason")
+        reason = len(others) > 2 and (others[2].default is inspect.Parameter.empty or others[2].name == "reason")
     count = 2 + reason
     # Where the table's name comes among them; None where it is a keyword.
     at = by_place.index(named[0]) if named and named[0] in by_place[: count + 1] else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._attending import Raised, attend, begin_task, loop_of_task
 from gabion._flights import MISSING, Flight, Flights, Patience, Running, Waiting
-from gabion._native import CacheTable, ClosedError, enter_flight, leave_flight
+from gabion._native import CacheTable, ClosedError, _import, enter_flight, leave_flight
 
 if TYPE_CHECKING:
     from datetime import date
@@ -29,9 +29,8 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     if type(function) is FunctionType and not function.__dict__:
         # Plain functions at once: inspect takes a microsecond.
         return bool(function.__code__.co_flags & _COROUTINE)
-    from inspect import iscoroutinefunction
-
-    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
+    asks = _import("inspect").iscoroutinefunction
+    return bool(asks(function) or asks(type(function).__call__))
 
 
 def refuse_awaitable(made: object, memoized: bool) -> None:
@@ -57,12 +56,10 @@ def memoized_as(table: str) -> str | None:
 
 def tell_of_refusal(table: str, key: object, size: int, limit: int) -> None:
     """Tell the log of a value that was made and that there is no room to keep."""
-    # Only here: it takes a while to import.
-    from logging import getLogger
-
     function = memoized_as(table)
     what, who = (f"a result of {function}()", "function") if function else (f"the value of {key!r:.100}", "table")
-    getLogger("gabion.cache").warning(
+    # Only here: it takes a while to import.
+    _import("logging").getLogger("gabion.cache").warning(
         "%s takes %s bytes, and there is no room for it within the limit of %s: it is made anew at each call; raise "
         "the limit, or have less kept (told once for each %s)",
         what,

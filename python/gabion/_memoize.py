@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._flights import MISSING, Patience
 from gabion._making import MEMOIZED, is_asynchronous, memoized_as
-from gabion._native import CacheTable, ClosedError
+from gabion._native import CacheTable, ClosedError, _import
 from gabion._standins import NoKeyError
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def kept_in(
     def refusal(error: NoKeyError, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
         """The error for arguments, or for what ``key`` returned, with what to write instead."""
         # Only here: inspect takes a while to import.
-        from gabion._advice import example, returned
-
-        return TypeError(f"{error}{example(function, args, kwargs)}" if of_arguments else returned(error, asked))
+        advice = _import("gabion._advice")
+        text = f"{error}{advice.example(function, args, kwargs)}" if of_arguments else advice.returned(error, asked)
+        return TypeError(text)
 
     if is_asynchronous(function):
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gabion._arguments import given_of_put
 from gabion._flights import MISSING, Patience
 from gabion._making import Maker, check_factory, is_asynchronous
-from gabion._native import CacheTable
+from gabion._native import CacheTable, _import
 
 if TYPE_CHECKING:
     from datetime import date, datetime, timedelta
@@ -59,9 +59,7 @@ def longer_lived(table: CacheTable, as_put: dict[str, Any], stale: float) -> dic
 def _log(key: object) -> None:
     """Tell of the error at hand, which its caller does not get."""
     # Only here: it takes a while to import.
-    from logging import getLogger
-
-    getLogger("gabion.cache").warning(
+    _import("logging").getLogger("gabion.cache").warning(
         "a newer value of %.100r could not be made; the old one serves on", key, exc_info=True
     )
 

@@ -96,7 +96,7 @@ def pooled(min_bytes: SupportsIndex | str = DEFAULT_MIN_BYTES) -> Iterator[None]
 
 def is_pooled(array: Any) -> bool:
     """Whether an array's memory, or that of the array which it is a view of, came from the pool by this module."""
-    import numpy as np
+    np = _native._import("numpy")
 
     if not isinstance(array, np.ndarray):
         raise TypeError(f"is_pooled() takes a NumPy array, not {type(array).__name__}")
@@ -113,7 +113,7 @@ def _handler(min_bytes: int) -> object:
 
 def _need_numpy() -> None:
     try:
-        import numpy  # noqa: F401
+        _native._import("numpy")
     except ModuleNotFoundError as missing:
         if missing.name != "numpy":
             raise

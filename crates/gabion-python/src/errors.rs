@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::ffi;
-use crate::once::{intern, once};
+use crate::once::{intern, of_module, once};
 use crate::result;
 
 /// The exception classes of the package, made once per process.
@@ -97,7 +97,7 @@ impl Errors {
             read_only: under(
                 c"gabion._native._ReadOnlyError",
                 c"Nothing of it can be changed. Also an io.UnsupportedOperation.",
-                py.import("io")?.getattr("UnsupportedOperation")?.cast_into()?,
+                of_module(py, c"io", c"UnsupportedOperation")?.cast_into()?,
             )?,
             base,
         })

@@ -128,6 +128,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let after = wrap_pyfunction!(after_fork, m)?;
     hooks.set_item("after_in_parent", &after)?;
     hooks.set_item("after_in_child", after)?;
-    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    once::import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())
 }

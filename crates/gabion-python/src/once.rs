@@ -55,10 +55,18 @@ impl Drop for Importing {
 }
 
 /// Imports a module. Other threads fork before it or after it.
-#[pyfunction]
-fn _import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
+pub(crate) fn import<'py>(py: Python<'py>, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
     let _importing = Importing::begin();
-    py.import(name)
+    // SAFETY: attached; a C string; a new reference, or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyImport_ImportModule(name.as_ptr())) }
+}
+
+/// As [`import`], for Python code.
+#[pyfunction]
+fn _import<'py>(name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let _importing = Importing::begin();
+    // SAFETY: attached; a string, held; a new reference, or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(name.py(), ffi::PyImport_Import(name.as_ptr())) }
 }
 
 /// Waits, before a fork, until no other thread imports something here; false if that takes too long. Without a GIL one
@@ -94,7 +102,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let hooks = result::dict(m.py())?;
     hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
-    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
+    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
 }
 
 /// Makes a class that programs do not call by its name: at its first instance `PyO3` would make it, and end the process
@@ -122,11 +130,9 @@ pub(crate) fn once<'a, T>(
 
 /// What a module has under a name. PyO3's own way panics where there is no memory for the names.
 pub(crate) fn of_module<'py>(py: Python<'py>, module: &CStr, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: attached; C strings; the module is held; new references, or null with an error set.
-    unsafe {
-        let module = Bound::from_owned_ptr_or_err(py, ffi::PyImport_ImportModule(module.as_ptr()))?;
-        Bound::from_owned_ptr_or_err(py, ffi::PyObject_GetAttrString(module.as_ptr(), name.as_ptr()))
-    }
+    let module = import(py, module)?;
+    // SAFETY: attached; a C string; the module is held; a new reference, or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyObject_GetAttrString(module.as_ptr(), name.as_ptr())) }
 }
 
 /// As [`once`], a class of a module.

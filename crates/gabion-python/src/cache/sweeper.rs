@@ -9,6 +9,7 @@ use gabion_blocks::os::{first_thread_has_ended, out_of_signals_reach};
 use pyo3::prelude::*;
 
 use super::shared::{Store, stay_apart};
+use crate::once::import;
 use crate::{gate, result};
 
 /// How often it looks.
@@ -56,7 +57,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Pool::watch_forks();
     let hooks = result::dict(m.py())?;
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
-    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{Errors, exception, own_error, shown};
 use crate::ffi::{self, PyObject};
-use crate::once::intern;
+use crate::once::{Importing, intern};
 use crate::result;
 
 /// A Python error is set in this thread.
@@ -417,6 +417,7 @@ pub unsafe fn in_class(class: *mut ffi::PyTypeObject, name: *mut PyObject) -> Op
 /// # Errors
 /// Those of the import.
 pub fn import(module: &CStr, name: &CStr) -> Raise<Own> {
+    let _importing = Importing::begin();
     // SAFETY: NUL-terminated strings; new references or null with an error.
     unsafe {
         let module = Own::take(ffi::PyImport_ImportModule(module.as_ptr()))?;

@@ -8,6 +8,7 @@ use super::picture::Shown;
 use super::refusal::value_error;
 use super::{argument, source, target, view};
 use crate::gate::through_gate;
+use crate::once::of_module;
 use crate::result::{bytes, number, pair, text, tuple};
 
 /// From this protocol on, pickle has a way for bytes that lie elsewhere (`PickleBuffer`).
@@ -30,7 +31,7 @@ pub(super) fn taken<'py>(
     } else {
         target::pixels(py, picture)?.into_any()
     };
-    let data = if out_of_band { py.import("pickle")?.call_method1("PickleBuffer", (pixels,))? } else { pixels };
+    let data = if out_of_band { of_module(py, c"pickle", c"PickleBuffer")?.call1((pixels,))? } else { pixels };
     let metadata = through_gate(py, || picture.read().metadata().clone());
     let (width, height) = picture.size;
     let none = || py.None().into_bound(py);

@@ -20,7 +20,7 @@ use crate::argument::path;
 use crate::detached::{detached_ungated, detached_ungated_if};
 use crate::errors::class_name;
 use crate::ffi;
-use crate::once::intern;
+use crate::once::{import, intern, of_module};
 use crate::streams;
 
 /// An image of one colour, black unless said.
@@ -240,7 +240,7 @@ pub(super) fn with_file<T>(
     mode: &str,
     work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
 ) -> PyResult<T> {
-    let file = path.py().import("io")?.call_method1("open", (path, mode, 0))?;
+    let file = of_module(path.py(), c"io", c"open")?.call1((path, mode, 0))?;
     let done = work(&file);
     let closed = file.call_method0("close");
     done.and_then(|done| closed.map(|_| done))
@@ -342,7 +342,7 @@ fn numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Err(type_error(py, &format!("from_array() takes an array of uint8, not {given}")));
     };
     let call = if *way == "__dlpack__" { "from_dlpack" } else { "asarray" };
-    py.import("numpy")?.call_method1(call, (object,))
+    import(py, c"numpy")?.call_method1(call, (object,))
 }
 
 /// A copy of an array of uint8: (rows, columns) or (rows, columns, channels).

@@ -17,6 +17,7 @@ use crate::errors::{class_name, exception};
 use crate::ffi;
 use crate::gate::through_gate;
 use crate::memory::Place;
+use crate::once::import;
 use crate::result::bytes;
 use crate::streams::{Sink, Spool};
 
@@ -143,7 +144,7 @@ pub(super) fn pillow<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'p
 /// A Pillow image of the pixels alone. It shares them where Pillow keeps them as they are here: L, RGBA and CMYK in one
 /// piece.
 fn pillow_pixels<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'py, PyAny>> {
-    let module = py.import("PIL.Image").map_err(|error| {
+    let module = import(py, c"PIL.Image").map_err(|error| {
         let text = "to_pillow() needs Pillow, which is not installed: pip install pillow";
         let missing = error.get_type(py);
         if missing.is(py.get_type::<PyModuleNotFoundError>()) { exception(&missing, text) } else { error }
@@ -183,7 +184,7 @@ pub(super) fn array<'py>(
     let whole = if shared { picture.clone() } else { in_one_piece(py, picture.picture())? };
     let bytes = view::memoryview(py, &whole, whole.whole(py)?)?;
     let shape = shape(py, &whole)?;
-    let numpy = py.import("numpy")?;
+    let numpy = import(py, c"numpy")?;
     let mut array = numpy.call_method1("frombuffer", (bytes, "uint8"))?.call_method1("reshape", (shape,))?;
     if shared && copy == Some(true) {
         array = array.call_method0("copy")?;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 
 use super::garbage;
-use crate::once::intern;
+use crate::once::{import, intern, of_module};
 
 /// The generation that a full collection names.
 const FULL: i64 = 2;
@@ -32,13 +32,13 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     intern!(py, "generation")?;
     let check: Bound<'_, PyCFunction> = wrap_pyfunction!(_after_collection, m)?;
-    let callbacks = py.import("gc")?.getattr("callbacks")?;
+    let callbacks = of_module(py, c"gc", c"callbacks")?;
     callbacks.call_method1("append", (&check,))?;
     let (callbacks, check) = (callbacks.unbind(), check.unbind());
     let end = PyCFunction::new_closure(py, None, None, move |args, _| {
         // Somebody else may have removed it before.
         let _ = callbacks.call_method1(args.py(), "remove", (&check,));
     })?;
-    py.import("atexit")?.call_method1("register", (end,))?;
+    import(py, c"atexit")?.call_method1("register", (end,))?;
     Ok(())
 }

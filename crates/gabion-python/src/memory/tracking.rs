@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use super::garbage;
 use crate::errors::legible;
+use crate::once::{import, of_module};
 use crate::result;
 
 /// A call: file, line, function.
@@ -81,7 +82,7 @@ fn enter(py: Python<'_>, kind: &'static str, nbytes: usize) -> PyResult<Record> 
 /// The Python calls that led here, innermost first. None for a thread without Python code.
 fn stack(py: Python<'_>) -> PyResult<Vec<Frame>> {
     let mut frames = Vec::new();
-    let mut frame = match py.import("sys")?.getattr("_getframe")?.call0() {
+    let mut frame = match of_module(py, c"sys", c"_getframe")?.call0() {
         Ok(frame) => frame,
         Err(error) if error.is_instance_of::<PyValueError>(py) => return Ok(frames),
         Err(error) => return Err(error),
@@ -136,6 +137,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_track_end, m)?)?;
     let hooks = result::dict(m.py())?;
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork, m)?)?;
-    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())
 }

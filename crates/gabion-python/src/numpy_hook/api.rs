@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::errors::exception;
 use crate::ffi::{self, PyObject};
+use crate::once::import;
 
 /// The name that NumPy gives the capsules of handlers.
 pub(super) const CAPSULE: &CStr = c"mem_handler";
@@ -52,9 +53,9 @@ impl Api {
     /// # Errors
     /// `ModuleNotFoundError` when NumPy is not there; `RuntimeError` when it is too old.
     pub(super) fn import(py: Python<'_>) -> PyResult<Self> {
-        let module = match py.import("numpy._core._multiarray_umath") {
+        let module = match import(py, c"numpy._core._multiarray_umath") {
             Err(error) if error.is_instance_of::<PyModuleNotFoundError>(py) => {
-                py.import("numpy.core._multiarray_umath") // NumPy 1
+                import(py, c"numpy.core._multiarray_umath") // NumPy 1
             }
             imported => imported,
         }?;

@@ -22,7 +22,7 @@ use crate::codec::Codec;
 use crate::errors::{class_name, exception, value_error};
 use crate::figures::Figure;
 use crate::gate::through_gate;
-use crate::once::once;
+use crate::once::{import, once};
 use crate::{ffi, result, size};
 
 /// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
@@ -30,7 +30,7 @@ use crate::{ffi, result, size};
 pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
     static SHARDS: PyOnceLock<Option<usize>> = PyOnceLock::new();
     let shards = once(py, &SHARDS, || {
-        let locked = match py.import("sys")?.getattr_opt("_is_gil_enabled")? {
+        let locked = match import(py, c"sys")?.getattr_opt("_is_gil_enabled")? {
             Some(asked) => asked.call0()?.is_truthy()?,
             None => true,
         };

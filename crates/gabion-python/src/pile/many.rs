@@ -197,7 +197,7 @@ fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAn
 pub(super) fn array_maker(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
     static MAKER: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
     once(py, &MAKER, || {
-        let class = py.import("array")?.getattr("array")?;
+        let class = of_module(py, c"array", c"array")?;
         Ok((class.unbind(), result::text(py, "Q")?.into_any().unbind()))
     })
 }

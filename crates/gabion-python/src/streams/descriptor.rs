@@ -21,7 +21,7 @@ use super::file::position;
 use super::refusal;
 use crate::detached::{Detached, detached_ungated};
 use crate::errors::system_text;
-use crate::once::{intern, once};
+use crate::once::{import, intern, of_module, once};
 
 /// Bytes between two looks for signals: some milliseconds' worth.
 const STEP: usize = 32 << 20;
@@ -34,7 +34,7 @@ fn is_one_of(file: &Bound<'_, PyAny>, of: std::ops::Range<usize>) -> PyResult<bo
     static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
     let py = file.py();
     let classes = once(py, &CLASSES, || {
-        let io = py.import("io")?;
+        let io = import(py, c"io")?;
         let names = ["FileIO", "BufferedReader", "BufferedWriter", "BufferedRandom"];
         names.iter().map(|name| Ok(io.getattr(*name)?.cast_into::<PyType>()?.unbind())).collect::<PyResult<_>>()
     })?;
@@ -61,7 +61,7 @@ fn is_socket_file(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     if raw.get_type().name()? != "SocketIO" {
         return Ok(false);
     }
-    let Ok(module) = file.py().import("sys")?.getattr("modules")?.get_item("socket") else { return Ok(false) };
+    let Ok(module) = of_module(file.py(), c"sys", c"modules")?.get_item("socket") else { return Ok(false) };
     if !raw.get_type().is(&module.getattr(intern!(module.py(), "SocketIO")?)?) {
         return Ok(false);
     }

@@ -13,7 +13,7 @@ use super::bytes::{Content, items};
 use super::chunk::Window;
 use super::refusal;
 use crate::errors::class_name;
-use crate::once::{intern, once};
+use crate::once::{import, intern, of_module, once};
 use crate::{ffi, result};
 
 /// Classes that make a difference: of the module `io`, and `gabion.streams.Writer`, which is of a module above.
@@ -32,14 +32,14 @@ impl Classes {
     fn get(py: Python<'_>) -> PyResult<&'static Self> {
         static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
         once(py, &CLASSES, || {
-            let io = py.import("io")?;
+            let io = import(py, c"io")?;
             let class = |name| PyResult::Ok(io.getattr(name)?.cast_into::<PyType>()?.unbind());
             let buffered = [class("BufferedReader")?, class("BufferedRandom")?];
             let known =
                 [class("BufferedReader")?, class("BufferedRandom")?, class("BufferedWriter")?, class("BytesIO")?];
             let (any, raw, text) = (class("IOBase")?, class("RawIOBase")?, class("TextIOBase")?);
             let file = class("FileIO")?;
-            let writer = py.import("gabion._native")?.getattr("Writer")?.cast_into::<PyType>()?.unbind();
+            let writer = of_module(py, c"gabion._native", c"Writer")?.cast_into::<PyType>()?.unbind();
             Ok(Self { any, raw, text, buffered, file, writer, known })
         })
     }

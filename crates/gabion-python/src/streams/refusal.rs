@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::errors::{exception, on_its_way, own_error};
+use crate::once::of_module;
 
 pub(super) use crate::errors::{type_error, value_error};
 
@@ -50,7 +51,7 @@ pub(super) fn os_error(py: Python<'_>, text: &str) -> PyErr {
 /// `io.UnsupportedOperation`, an `OSError` and a `ValueError`.
 #[cold]
 pub(super) fn unsupported(py: Python<'_>, text: &str) -> PyErr {
-    match py.import("io").and_then(|io| io.getattr("UnsupportedOperation")?.cast_into().map_err(PyErr::from)) {
+    match of_module(py, c"io", c"UnsupportedOperation").and_then(|class| Ok(class.cast_into()?)) {
         Ok(class) => exception(&class, text),
         Err(error) => error,
     }

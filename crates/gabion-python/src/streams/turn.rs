@@ -19,6 +19,7 @@ use pyo3::types::IntoPyDict;
 
 use super::refusal;
 use crate::detached::detached_ungated;
+use crate::once::import;
 
 const WAITED: usize = 1;
 
@@ -263,5 +264,5 @@ fn after_fork() {
 /// Has the interpreter count forks.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let hooks = [("after_in_child", wrap_pyfunction!(after_fork, m)?)].into_py_dict(m.py())?;
-    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
+    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
 }

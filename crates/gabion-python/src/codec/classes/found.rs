@@ -15,6 +15,7 @@ use super::known::Known;
 use super::seen::{self, Seen};
 use crate::codec::object::{Own, Raise, Raised, as_py, intern, is_same_text, is_text};
 use crate::ffi::{self, PyObject, PyTypeObject};
+use crate::once::Importing;
 
 /// A dict on the way, and the name to look up in it.
 struct Link {
@@ -63,6 +64,8 @@ impl Found {
     /// # Safety
     /// Both are live objects, the name a string.
     pub unsafe fn follow(module: *mut PyObject, name: *mut PyObject) -> Raise<(Own, Found)> {
+        // What a module has may be imported when it is asked for.
+        let _importing = Importing::begin();
         // SAFETY: live by the caller's word; items are borrowed from a list that is held.
         unsafe {
             let mut way = Way { dicts: Vec::new(), plain: true };

@@ -13,6 +13,7 @@ use super::known::Known;
 use crate::codec::object::{Own, Raise, Raised, attribute, attribute_or_none, import, in_class, intern};
 use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
+use crate::once::Importing;
 
 /// A class that is looked at.
 pub struct Inspect<'a> {
@@ -226,6 +227,7 @@ impl<'a> Inspect<'a> {
     /// position: their fields, too, come back by their names.
     pub fn sets_state(&self) -> Raise<bool> {
         let Some(set) = self.lookup(&self.known.names.setstate) else { return Ok(false) };
+        let _importing = Importing::begin();
         // SAFETY: NUL-terminated strings; a new reference or null with an error, held while it is asked.
         unsafe {
             let dataclasses = Own::take(ffi::PyImport_ImportModule(c"dataclasses".as_ptr()))?;

@@ -15,7 +15,6 @@ use pyo3::prelude::*;
 
 use crate::codec::object::{Own, Raise, Raised, refuse};
 use crate::ffi;
-use crate::once::Importing;
 
 /// The entry of a number of which a record alone was known. If several threads ask at one time, the first that finds it
 /// wins. `needed` gives the numbers of all that the same encoding refers to, for an error.
@@ -86,7 +85,6 @@ fn lacking(registry: &Registry, needed: &[u32], but: &Record) -> Vec<String> {
 
 /// What the name leads to, wherever that is.
 fn imported(record: &Record) -> Raise<(Own, Found)> {
-    let _importing = Importing::begin();
     // SAFETY: two strings, held.
     unsafe { Found::follow(record.module.ptr(), record.name.ptr()) }.or_else(|Raised| {
         // SAFETY: an error is set, which is compared with classes of the interpreter.

@@ -9,6 +9,7 @@ use crate::codec::format::reader::damaged;
 use crate::codec::object::{Own, Raise, attribute, import, intern};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
+use crate::once::Importing;
 
 /// The types of items that arrays are stored with as they are, by the letters that NumPy has for them: booleans,
 /// integers and floats in the byte order of the machine, of which there is one `dtype` each. The number of one is its
@@ -166,7 +167,8 @@ impl Numpy {
     /// Imports it the first time. `None` where arrays do not lie in memory as they are known to.
     pub fn get(py: Python<'_>) -> Raise<Option<&'static Numpy>> {
         if NUMPY.get(py).is_none() {
-            // Not by `get_or_init`: see `once`.
+            // NumPy imports more when it is asked for what is looked for. Not by `get_or_init`: see `once`.
+            let _importing = Importing::begin();
             let _ = NUMPY.set(py, Numpy::find()?);
         }
         Ok(NUMPY.get(py).and_then(Option::as_ref))

@@ -18,7 +18,7 @@ use super::found::Found;
 use super::record::{Record, Shape};
 use crate::codec::object::{Own, Raise, Raised, intern, refuse};
 use crate::ffi;
-use crate::once::{Importing, of_module, once};
+use crate::once::{of_module, once};
 
 /// Some names of one module.
 struct Group {
@@ -163,7 +163,6 @@ fn group(module: &str, name: &str) -> Option<&'static Group> {
 pub fn in_table(record: &Record) -> Raise<Option<(Own, Found)>> {
     let Some((module, name)) = parts(record) else { return Ok(None) };
     let Some(group) = group(module, name) else { return Ok(None) };
-    let _importing = Importing::begin();
     let mut modules = group.modules.iter().peekable();
     while let Some(module) = modules.next() {
         let module = intern(module)?;
