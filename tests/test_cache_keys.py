@@ -104,6 +104,18 @@ def test_numbers_of_numpy_that_are_floats_are_keys(cache):
         cache[numpy.float32(0.5)] = "half"
 
 
+def test_a_class_that_calls_itself_a_float_of_numpy_is_none(cache):
+    class Own(float):
+        def __eq__(self, other):
+            return False
+
+        __hash__ = float.__hash__
+
+    Own.__module__, Own.__qualname__ = "numpy", "float64"
+    with pytest.raises(TypeError, match="which compares in a way of its own"):
+        cache[Own(0.5)] = "half"
+
+
 def test_integers_and_bools_of_numpy_are_the_ints_that_they_equal(cache):
     numpy = pytest.importorskip("numpy")
     names = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

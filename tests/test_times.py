@@ -119,6 +119,14 @@ def test_times_of_numpy(read: Callable[[Any], float], defaults: None) -> None:
             read(none)
 
 
+def test_classes_that_are_named_as_times_of_numpy_are_none() -> None:
+    span, moment = type("timedelta64", (), {})(), type("datetime64", (), {})()
+    with pytest.raises(TypeError, match="must be seconds, text such as"):
+        Cache("1 MiB").put("k", 1, ttl=span)
+    with pytest.raises(TypeError, match="must be a datetime or seconds since 1970"):
+        Cache("1 MiB").put("k", 1, expires_at=moment)
+
+
 def test_moments() -> None:
     cache = Cache("1 MiB")
     now = datetime.now(UTC)

@@ -2,7 +2,7 @@
 //! modules of their own. What is refused is told in one form: the argument, what was given for it, what to pass.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,20 @@ pub(crate) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
             .map_err(|_| exception(&py.get_type::<PyMemoryError>(), "no memory for a path"))?;
         path.extend_from_slice(bytes);
         Ok(Some(OsString::from_vec(path).into()))
+    }
+}
+
+/// Whether a value is of a class of NumPy's own with one of these names. No subclass: that may be in a way of its own.
+pub(crate) fn is_of_numpy(value: &Bound<'_, PyAny>, names: &[&str]) -> bool {
+    let class = value.get_type_ptr();
+    // SAFETY: attached; an object's class is alive as long as it, and its name as long as the class. What Python code
+    // defines is on the heap, whatever it is called.
+    unsafe {
+        if ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
+            return false;
+        }
+        let name = CStr::from_ptr((*class).tp_name).to_bytes();
+        name.strip_prefix(b"numpy.").is_some_and(|name| names.iter().any(|known| known.as_bytes() == name))
     }
 }
 

@@ -207,6 +207,16 @@ pub(crate) fn buffer_error(py: Python<'_>, text: &str) -> PyErr {
     exception(&py.get_type::<PyBufferError>(), text)
 }
 
+/// What somebody's object has answered; `None` where it could not. What is no `Exception`, such as Ctrl-C, is no
+/// answer, and goes on.
+pub(crate) fn answered<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The exception that leaves the block, out of what `__exit__` is called with.
 pub(crate) fn on_its_way<'py>(arguments: &Bound<'py, PyTuple>) -> Option<Bound<'py, PyAny>> {
     // Whoever calls `__exit__` by hand may pass nothing, or the class alone.

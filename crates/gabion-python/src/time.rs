@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
-use crate::errors::{shown, type_error, value_error};
+use crate::argument::is_of_numpy;
+use crate::errors::{class_name, shown, type_error, value_error};
 use crate::once::intern;
 
 /// Unit names and their seconds, longest first. A letter alone for minutes is not among them: it may be months.
@@ -62,9 +63,22 @@ pub(crate) fn duration(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
 
 /// An int's seconds. One that no float can be is without end, or below 0.
 fn whole(value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    match value.extract() {
-        Ok(seconds) => Ok(seconds),
-        Err(_) => Ok(if value.lt(0)? { f64::NEG_INFINITY } else { f64::INFINITY }),
+    match value.extract::<f64>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            Ok(if value.lt(0)? { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
+        seconds => Ok(seconds?),
+    }
+}
+
+/// The seconds that a number of another class is; `None` for what is no number.
+fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if value.is_instance_of::<PyBool>() {
+        return Ok(None);
+    }
+    match value.extract::<f64>() {
+        Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => Ok(None),
+        seconds => Ok(Some(seconds?)),
     }
 }
 
@@ -83,8 +97,8 @@ fn other(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
         return whole(value);
     }
-    value.extract().ok().filter(|_| !value.is_instance_of::<PyBool>()).ok_or_else(|| {
-        let given = value.get_type().name().map_or_else(|_| "that".to_owned(), |name| name.to_string());
+    number(value)?.ok_or_else(|| {
+        let given = class_name(value);
         let text = format!("{name} must be seconds, text such as \"5 min\", or a timedelta, not {given}");
         type_error(value.py(), &text)
     })
@@ -92,7 +106,7 @@ fn other(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// The seconds of NumPy's own times, which as mere numbers would be of any unit.
 fn of_numpy(value: &Bound<'_, PyAny>, class: &str) -> PyResult<Option<f64>> {
-    if value.get_type().name()? != class {
+    if !is_of_numpy(value, &[class]) {
         return Ok(None);
     }
     let whole = value.call_method1("astype", (format!("{class}[us]"),))?.call_method1("astype", ("int64",))?;
@@ -135,13 +149,13 @@ pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration>
         let text = format!("{name} must be a datetime or seconds since 1970, not {}", shown(value));
         type_error(py, &text)
     };
-    let number = |seconds: f64| {
+    let no_span = |seconds: f64| {
         if seconds > 0.0 && seconds < FIRST { Err(a_span(name, value, seconds)) } else { Ok(seconds) }
     };
     let seconds: f64 = if let Ok(seconds) = value.cast_exact::<PyFloat>() {
-        number(seconds.value())?
+        no_span(seconds.value())?
     } else if value.is_exact_instance_of::<PyInt>() {
-        number(whole(value)?)?
+        no_span(whole(value)?)?
     } else if let Some(timestamp) = value.getattr_opt(intern!(py, "timestamp")?)? {
         let seconds = timestamp.call0().map_err(|error| {
             let text = format!("{name}={}: {}; pass seconds since 1970", shown(value), error.value(py));
@@ -150,12 +164,10 @@ pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration>
         seconds.extract()?
     } else if let Some(seconds) = of_numpy(value, "datetime64")? {
         seconds
-    } else if value.is_instance_of::<PyBool>() {
-        return Err(wrong());
-    } else if value.is_instance_of::<PyInt>() {
-        number(whole(value)?)?
+    } else if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
+        no_span(whole(value)?)?
     } else {
-        number(value.extract().map_err(|_| wrong())?)?
+        no_span(number(value)?.ok_or_else(wrong)?)?
     };
     if seconds.is_nan() {
         let text = format!("{name}={}: not a moment; pass a datetime or seconds since 1970", shown(value));

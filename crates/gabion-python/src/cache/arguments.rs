@@ -30,11 +30,13 @@ pub(super) fn write(args: &Bound<'_, PyAny>, named: &Bound<'_, PyAny>, into: &mu
 /// `()`, because an item that is `()` has one itself.
 fn write_own(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
     let py = key.py();
-    let Some(tuple) = key.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) else {
-        return argument(key, into, 0);
-    };
-    key::begin_tuple(into);
-    tuple.iter().try_for_each(|value| item(py, into, |into| argument(&value, into, 1)))
+    if let Ok(tuple) = key.cast::<PyTuple>()
+        && key::like::<PyTuple>(tuple)?
+    {
+        key::begin_tuple(into);
+        return tuple.iter().try_for_each(|value| item(py, into, |into| argument(&value, into, 1)));
+    }
+    argument(key, into, 0)
 }
 
 fn write_call(args: &Bound<'_, PyTuple>, named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
@@ -79,7 +81,9 @@ fn argument(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRes
 #[inline(never)]
 fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     let py = value.py();
-    if let Some(tuple) = value.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) {
+    if let Ok(tuple) = value.cast::<PyTuple>()
+        && key::like::<PyTuple>(tuple)?
+    {
         several(py, b"tuple", tuple.iter(), into, depth)
     } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
         frozen_set(set, into, depth)

@@ -20,8 +20,9 @@ use pyo3::types::{
     PyBool, PyBytes, PyDate, PyDateAccess, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType, PyTypeMethods,
 };
 
+use crate::argument::is_of_numpy;
 use crate::codec::{is_ascii, small_int};
-use crate::errors::{full_name, type_error, value_error};
+use crate::errors::{answered, full_name, type_error, value_error};
 use crate::once::{self, intern};
 use crate::result;
 use crate::scratch::with_key;
@@ -182,20 +183,22 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         into.extend_from_slice(&i64::from(truth.is_true()).to_le_bytes());
         return Ok(());
     }
-    if let Ok(tuple) = key.cast::<PyTuple>().ok().filter(|_| like::<PyTuple>(key)).ok_or(()) {
+    if let Ok(tuple) = key.cast::<PyTuple>()
+        && like::<PyTuple>(key)?
+    {
         if depth == DEEPEST {
             return Err(too_deep(py));
         }
         begin_tuple(into);
         return tuple.iter().try_for_each(|value| item(py, into, |into| write_item(&value, into, depth)));
     }
-    if like::<PyString>(key) {
+    if like::<PyString>(key)? {
         return surrogates(key.cast::<PyString>()?, into);
     }
-    if like::<PyInt>(key) {
+    if like::<PyInt>(key)? {
         return integer(key, into);
     }
-    if like::<PyBytes>(key) {
+    if like::<PyBytes>(key)? {
         write_bytes(key.cast::<PyBytes>()?.as_bytes(), into);
         return Ok(());
     }
@@ -203,7 +206,9 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         into.push(NONE);
         return Ok(());
     }
-    if let Some(number) = key.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
+    if let Ok(number) = key.cast::<PyFloat>()
+        && is_float(number)?
+    {
         return float(number, into);
     }
     if is_int_of_numpy(key) {
@@ -211,14 +216,14 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         let whole = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Long(key.as_ptr()))? };
         return integer(&whole, into);
     }
-    if like::<PyDate>(key) {
+    if like::<PyDate>(key)? {
         let date = key.cast::<PyDate>()?;
         into.push(DATE);
         into.extend_from_slice(&(date.get_year() as u16).to_le_bytes());
         into.extend_from_slice(&[date.get_month(), date.get_day()]);
         return Ok(());
     }
-    if compares_as(key, uuid_class(py)?) {
+    if compares_as(key, uuid_class(py)?)? {
         into.push(UUID);
         // What UUIDs are compared by. Its bytes are made by Python code.
         into.extend_from_slice(&key.getattr(intern!(py, "int")?)?.extract::<u128>()?.to_be_bytes());
@@ -228,39 +233,29 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
 }
 
 /// Whether a number equals those that its value equals: not what compares in a way of its own, but NumPy's `float64`.
-fn is_float(number: &Bound<'_, PyFloat>) -> bool {
-    like::<PyFloat>(number) || full_name(&number.get_type()).is_ok_and(|name| name == "numpy.float64")
+fn is_float(number: &Bound<'_, PyFloat>) -> PyResult<bool> {
+    Ok(is_of_numpy(number, &["float64"]) || like::<PyFloat>(number)?)
 }
 
 /// Whether a value is one of NumPy's integers or bools, which equal the ints that they stand for and have their hash.
-/// No subclass: that may compare in a way of its own.
 fn is_int_of_numpy(value: &Bound<'_, PyAny>) -> bool {
-    const NAMES: &[&[u8]] = &[
-        b"int8",
-        b"int16",
-        b"int32",
-        b"int64",
-        b"uint8",
-        b"uint16",
-        b"uint32",
-        b"uint64",
-        b"longlong",
-        b"ulonglong",
-        b"intc",
-        b"uintc",
-        b"bool",
-        b"bool_",
+    const NAMES: &[&str] = &[
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "longlong",
+        "ulonglong",
+        "intc",
+        "uintc",
+        "bool",
+        "bool_",
     ];
-    let class = value.get_type_ptr();
-    // SAFETY: attached; an object's class is alive as long as it, and its name as long as the class. What Python code
-    // defines is on the heap, whatever it is called.
-    unsafe {
-        if ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
-            return false;
-        }
-        let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
-        name.strip_prefix(b"numpy.").is_some_and(|name| NAMES.contains(&name))
-    }
+    is_of_numpy(value, NAMES)
 }
 
 /// Appends a float, or the int that it equals.
@@ -290,7 +285,10 @@ fn no_key(key: &Bound<'_, PyAny>, depth: usize) -> PyErr {
             py.get_type::<PyTuple>(),
             py.get_type::<PyFloat>(),
         ];
-        let own = bases.iter().chain([uuid_class(py)?]).any(|base| key.is_instance(base).unwrap_or(false));
+        let mut own = false;
+        for base in bases.iter().chain([uuid_class(py)?]) {
+            own |= answered(py, key.is_instance(base))? == Some(true);
+        }
         let own = if own { ", which compares in a way of its own" } else { "" };
         let found = if depth > 0 { "a tuple with an item of type " } else { "" };
         Ok(format!(
@@ -334,32 +332,37 @@ pub(super) fn may_be(value: &Bound<'_, PyAny>) -> PyResult<bool> {
         || value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyInt>()
         || value.is_instance_of::<PyBytes>()
-        || value.cast::<PyFloat>().is_ok_and(|number| is_float(number))
         || value.is_exact_instance_of::<PyDate>()
         || is_int_of_numpy(value);
-    Ok(is_basic || compares_as(value, uuid_class(py)?))
+    if is_basic {
+        return Ok(true);
+    }
+    match value.cast::<PyFloat>() {
+        Ok(number) => is_float(number),
+        Err(_) => compares_as(value, uuid_class(py)?),
+    }
 }
 
 fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
-    if like::<PyTuple>(item) { write_other(item, into, depth + 1) } else { write(item, into, depth + 1) }
+    if like::<PyTuple>(item)? { write_other(item, into, depth + 1) } else { write(item, into, depth + 1) }
 }
 
 /// Whether a value is of a type or of a subclass that compares and hashes like it.
 #[inline]
-pub(super) fn like<T: pyo3::PyTypeInfo>(value: &Bound<'_, PyAny>) -> bool {
-    T::is_type_of(value) && compares_as(value, &T::type_object(value.py()))
+pub(super) fn like<T: pyo3::PyTypeInfo>(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if T::is_type_of(value) { compares_as(value, &T::type_object(value.py())) } else { Ok(false) }
 }
 
-fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
+fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> PyResult<bool> {
     let class = value.get_type();
     if class.is(base) {
-        return true;
+        return Ok(true);
     }
     let (own, of_base) = (class.as_type_ptr(), base.as_type_ptr());
     // SAFETY: attached; both classes are alive, and were made ready when they got instances.
     unsafe {
         if ffi::PyType_IsSubtype(own, of_base) == 0 {
-            return false;
+            return Ok(false);
         }
         // By their addresses: the same code does the same. Not where the base was written in Python, as UUID was: there
         // the code is that which looks the methods up, whatever they are.
@@ -368,17 +371,16 @@ fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
             ((*class).tp_hash.map(|hash| hash as usize), (*class).tp_richcompare.map(|compare| compare as usize))
         };
         if is_native && does(own) == does(of_base) {
-            return true;
+            return Ok(true);
         }
     }
     // A class that defines an order of its own may still find what is equal as its base does.
-    let same = |name: &Bound<'_, PyString>| {
-        let (Ok(one), Ok(other)) = (base.getattr(name), class.getattr(name)) else { return false };
-        one.is(&other)
-    };
     let py = value.py();
-    let (Ok(hash), Ok(equal)) = (intern!(py, "__hash__"), intern!(py, "__eq__")) else { return false };
-    same(hash) && same(equal)
+    let same = |name: &Bound<'_, PyString>| {
+        let own = answered(py, class.getattr(name))?;
+        PyResult::Ok(own.is_some_and(|own| base.getattr(name).is_ok_and(|of_base| own.is(&of_base))))
+    };
+    Ok(same(intern!(py, "__hash__")?)? && same(intern!(py, "__eq__")?)?)
 }
 
 fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {

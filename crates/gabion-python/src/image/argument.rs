@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 
 use super::refusal::{image_error, type_error, value_error};
 use crate::argument::{Given, index};
-use crate::errors::{class_name, shown};
+use crate::errors::{answered, class_name, shown};
 
 pub(super) use crate::argument::flag;
 
@@ -111,7 +111,7 @@ fn filling(value: &Bound<'_, PyAny>) -> PyResult<[u8; 4]> {
         return sample(value).map(|grey| [grey, grey, grey, 255]);
     }
     let shape = "a number from 0 to 255, (red, green, blue), or these and alpha";
-    if value.len().is_ok_and(|length| length == 3) {
+    if answered(py, value.len())? == Some(3) {
         return several(name, shape, value, sample).map(|[red, green, blue]| [red, green, blue, 255]);
     }
     several(name, shape, value, sample)

@@ -18,7 +18,7 @@ use super::picture::BRIEF;
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::argument::path;
 use crate::detached::{detached_ungated, detached_ungated_if};
-use crate::errors::class_name;
+use crate::errors::{answered, class_name};
 use crate::ffi;
 use crate::once::{import, intern, of_module};
 use crate::streams;
@@ -69,7 +69,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, how: &Opening) -> PyResult<Image> 
 
 /// What a file says of its picture: of a path, the bytes of a file, or a file object, which stays where it stands.
 pub(super) fn probe(source: &Bound<'_, PyAny>, formats: Formats, limits: &Limits) -> PyResult<Probe> {
-    let before = streams::position(source);
+    let before = streams::position(source)?;
     let reading = Reading { partial: false, most: limits.max_bytes, patience: &Patience::none() };
     let at = |path: &Path| Probe::open(Pool::global(), path, formats, limits);
     let found = read(source, "probe", reading, at, |bytes| Probe::of(bytes, formats, limits));
@@ -155,11 +155,11 @@ fn from_file<T: Send>(
     let py = source.py();
     let Reading { partial, most, patience } = reading;
     let name = source.getattr_opt("name")?.and_then(|name| name.cast_into::<PyString>().ok());
-    let start = if patience.has_any() { streams::position(source) } else { None };
+    let start = if patience.has_any() { streams::position(source)? } else { None };
     let whole = if let Some(start) = start {
         // Read anew: what came of it before is lost.
         patience.run(py, || {
-            streams::whole("file", source, most).inspect_err(|_| drop(source.call_method1("seek", (start,))))
+            streams::whole("file", source, most).or_else(|error| streams::stand_at(source, start).and(Err(error)))
         })?
     } else {
         // What is read of it is gone: so it is not begun before there is some room.
@@ -168,7 +168,7 @@ fn from_file<T: Send>(
     };
     let bytes = whole.as_slice();
     let told = |error| unopened(py, error, name.as_ref().map(Bound::as_any), partial);
-    match started_late(source, bytes) {
+    match started_late(source, bytes)? {
         Some(error) => Err(told(error)),
         // The bytes of the file are held meanwhile: nobody else can give them once more.
         None => patience.run(py, || detached_ungated(py, || decode(bytes)).map_err(told)),
@@ -177,13 +177,13 @@ fn from_file<T: Send>(
 
 /// Why the bytes that a file gave are no image, if it did not stand at its beginning: who has just written it forgets
 /// that.
-fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
+fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<Option<ImageError>> {
     if Format::of_bytes(bytes).is_some() {
-        return None;
+        return Ok(None);
     }
     // It stands behind what was read of it now.
-    let at = streams::position(file)?.checked_sub(bytes.len() as u64).filter(|at| *at > 0)?;
-    Some(ImageError::Unsupported {
+    let began = streams::position(file)?.and_then(|at| at.checked_sub(bytes.len() as u64));
+    Ok(began.filter(|at| *at > 0).map(|at| ImageError::Unsupported {
         what: if bytes.is_empty() {
             format!("the file stands at byte {at}, its end: call seek(0) first")
         } else {
@@ -192,7 +192,7 @@ fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
                  first, or seek to where the image begins"
             )
         },
-    })
+    }))
 }
 
 /// Whether an object has what `from_pillow` asks of one.
@@ -204,12 +204,14 @@ fn is_pillows(source: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn has_rows(source: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = source.py();
     if let Some(dimensions) = source.getattr_opt(intern!(py, "ndim")?)? {
-        return Ok(dimensions.extract::<usize>().is_ok_and(|dimensions| dimensions > 1));
+        return Ok(answered(py, dimensions.extract::<usize>())?.is_some_and(|dimensions| dimensions > 1));
     }
     // Warm memory says what it is, too, in one dimension. What cannot say it is none.
-    let interface = source.getattr_opt(intern!(py, "__array_interface__")?);
-    let shape = interface.ok().flatten().and_then(|interface| interface.get_item(intern!(py, "shape").ok()?).ok());
-    Ok(shape.is_some_and(|shape| shape.len().is_ok_and(|dimensions| dimensions > 1)))
+    let dimensions = || match source.getattr_opt(intern!(py, "__array_interface__")?)? {
+        Some(interface) => interface.get_item(intern!(py, "shape")?)?.len(),
+        None => Ok(0),
+    };
+    Ok(answered(py, dimensions())?.is_some_and(|dimensions| dimensions > 1))
 }
 
 /// No more bytes than a name may have on most discs.
@@ -333,15 +335,32 @@ impl<'py> Array<'py> {
     }
 }
 
+/// Whether an object has all these attributes.
+fn has_all(object: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<bool> {
+    for name in names {
+        if answered(object.py(), object.hasattr(*name))? != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The NumPy array of what is none itself: tensors, other images.
 fn numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let ways = ["__array_interface__", "__array__", "__array_struct__", "__dlpack__"];
-    let Some(way) = ways.iter().find(|way| object.hasattr(**way).unwrap_or(false)) else {
+    let mut found = None;
+    for way in ways {
+        if has_all(object, &[way])? {
+            found = Some(way);
+            break;
+        }
+    }
+    let Some(way) = found else {
         let given = class_name(object);
         return Err(type_error(py, &format!("from_array() takes an array of uint8, not {given}")));
     };
-    let call = if *way == "__dlpack__" { "from_dlpack" } else { "asarray" };
+    let call = if way == "__dlpack__" { "from_dlpack" } else { "asarray" };
     import(py, c"numpy")?.call_method1(call, (object,))
 }
 
@@ -436,7 +455,7 @@ const STRIP: usize = 1 << 20;
 pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = picture.py();
     let known = ["mode", "size", "tobytes", "crop", "convert", "info"];
-    if !known.iter().all(|name| picture.hasattr(*name).unwrap_or(false)) {
+    if !has_all(picture, &known)? {
         return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", class_name(picture))));
     }
     let name: String = picture.getattr("mode")?.extract()?;

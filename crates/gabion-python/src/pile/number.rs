@@ -1,14 +1,15 @@
 //! Pointers as Python passes them.
 
 use gabion_pile::Pointer;
-use pyo3::buffer::{Element, PyBuffer};
+use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 
 use super::each::{each, iterator, room_for};
 use super::refusal::{self, Failure};
 use crate::codec::{small_int, two_digit_int};
-use crate::ffi;
+use crate::errors::answered;
 use crate::meanwhile::Meanwhile;
+use crate::{ffi, result};
 
 /// Reads a pointer out of an int, or out of what turns into one without loss (`__index__`: NumPy integers).
 #[inline]
@@ -51,56 +52,54 @@ fn unusual(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
 /// Pointers, and ints that no pointer can be as they came.
 type Many = Vec<Result<Pointer, Py<PyAny>>>;
 
-/// A whole number of 64 bits, as buffers hold it.
-trait Number: Element {
-    /// The pointer of a number, or the number as it came.
-    fn pointer(self, py: Python<'_>) -> Result<Pointer, Py<PyAny>>;
-}
-
-impl Number for u64 {
-    #[inline]
-    fn pointer(self, py: Python<'_>) -> Result<Pointer, Py<PyAny>> {
-        Pointer::from_bits(self).ok_or_else(|| {
-            let Ok(number) = self.into_pyobject(py);
-            number.into_any().unbind()
-        })
-    }
-}
-
-impl Number for i64 {
-    #[inline]
-    fn pointer(self, py: Python<'_>) -> Result<Pointer, Py<PyAny>> {
-        u64::try_from(self).ok().and_then(Pointer::from_bits).ok_or_else(|| {
-            let Ok(number) = self.into_pyobject(py);
-            number.into_any().unbind()
-        })
-    }
-}
-
-/// The pointers in a buffer of such numbers. `None` for what is none.
-fn buffered<T: Number>(values: &Bound<'_, PyAny>) -> PyResult<Option<Many>> {
+/// The pointers in a buffer of numbers of 64 bits. `None` for what is none.
+fn buffered(values: &Bound<'_, PyAny>) -> PyResult<Option<Many>> {
     let py = values.py();
-    let Ok(buffer) = PyBuffer::<T>::get(values) else { return Ok(None) };
+    // SAFETY: attached; the call is defined for every object.
+    if unsafe { ffi::PyObject_CheckBuffer(values.as_ptr()) } == 0 {
+        return Ok(None);
+    }
+    let Some(buffer) = answered(py, PyUntypedBuffer::get(values))? else { return Ok(None) };
     if matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!')) {
         return Ok(None);
     }
-    let mut many = Vec::new();
-    room_for(py, &mut many, buffer.item_count())?;
-    match buffer.as_slice(py) {
-        Some(numbers) => many.extend(numbers.iter().map(|number| number.get().pointer(py))),
-        None => many.extend(buffer.to_vec(py)?.into_iter().map(|number| number.pointer(py))),
+    if let Ok(numbers) = buffer.as_typed::<u64>() {
+        return read(py, numbers, Some, |number| result::number(py, number)).map(Some);
     }
-    Ok(Some(many))
+    if let Ok(numbers) = buffer.as_typed::<i64>() {
+        return read(py, numbers, |number| number.try_into().ok(), |number| result::signed(py, number)).map(Some);
+    }
+    Ok(None)
+}
+
+/// The pointers of numbers, by their bits, or where there is none the number, as an object.
+fn read<'py, T: Element>(
+    py: Python<'py>,
+    numbers: &PyBuffer<T>,
+    bits: impl Fn(T) -> Option<u64>,
+    object: impl Fn(T) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Many> {
+    let mut many = Vec::new();
+    room_for(py, &mut many, numbers.item_count())?;
+    let mut push = |number: T| {
+        many.push(match bits(number).and_then(Pointer::from_bits) {
+            Some(pointer) => Ok(pointer),
+            None => Err(object(number)?.unbind()),
+        });
+        PyResult::Ok(())
+    };
+    match numbers.as_slice(py) {
+        Some(numbers) => numbers.iter().try_for_each(|number| push(number.get()))?,
+        None => numbers.to_vec(py)?.into_iter().try_for_each(push)?,
+    }
+    Ok(many)
 }
 
 /// Reads many pointers: out of an array('Q') or any other buffer of 64-bit ints at once, otherwise one by one out of an
 /// iterable.
 pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Many> {
     let py = values.py();
-    if let Some(many) = buffered::<u64>(values)? {
-        return Ok(many);
-    }
-    if let Some(many) = buffered::<i64>(values)? {
+    if let Some(many) = buffered(values)? {
         return Ok(many);
     }
     let iterator = iterator(values, "pointers are passed as an array('Q') or another iterable of ints")?;

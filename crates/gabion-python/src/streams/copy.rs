@@ -5,7 +5,7 @@ use pyo3::types::PyTuple;
 
 use super::chunk::{self, Window, within};
 use super::descriptor::Pair;
-use super::file::{Sink, Source, Wrote, position, refuse_closed, refuse_unreadable, refuse_unwritable};
+use super::file::{Sink, Source, Wrote, refuse_closed, refuse_unreadable, refuse_unwritable, set_back};
 use super::held::{Held, read_over};
 use super::reader::gives_soon;
 use super::refusal;
@@ -93,7 +93,7 @@ pub(super) fn copy(
     read.map_err(|error| stopped(py, error, copied))?;
     match through(py, &source, &sink, &mut window, limit, &mut copied) {
         Ok(()) => Ok(copied),
-        Err((error, unwritten)) => Err(stopped(py, set_back(src, error, unwritten), copied)),
+        Err((error, unwritten)) => Err(stopped(py, behind_written(src, error, unwritten), copied)),
     }
 }
 
@@ -126,13 +126,13 @@ fn parts_to(
         held.pass(done);
         *copied += done as u64;
         if let Wrote::NotNow = wrote? {
-            return Err(takes_nothing(*copied));
+            return Err(takes_nothing(py, *copied));
         }
     }
 }
 
-fn takes_nothing(copied: u64) -> PyErr {
-    refusal::would_block(format!("dst takes nothing now; {copied} bytes were copied"), copied)
+fn takes_nothing(py: Python<'_>, copied: u64) -> PyErr {
+    refusal::would_block(py, &format!("dst takes nothing now; {copied} bytes were copied"), copied)
 }
 
 /// Passes chunks on to the end of the source, or until `limit` bytes are copied. An error comes with the number of
@@ -154,7 +154,7 @@ fn through(
             Some(read) => read,
             None => {
                 let text = format!("src has nothing to read now; {copied} bytes were copied");
-                return Err((refusal::would_block(text, *copied), 0));
+                return Err((refusal::would_block(py, &text, *copied), 0));
             }
         };
         let mut done = 0;
@@ -162,7 +162,7 @@ fn through(
         *copied += done as u64;
         match wrote {
             Ok(Wrote::All) => {}
-            Ok(Wrote::NotNow) => return Err((takes_nothing(*copied), read - done)),
+            Ok(Wrote::NotNow) => return Err((takes_nothing(py, *copied), read - done)),
             Err(error) => return Err((error, read - done)),
         }
         if window.is_kept() {
@@ -174,17 +174,20 @@ fn through(
 }
 
 /// Has the source stand behind what was written, where that can be.
-fn set_back(src: &Bound<'_, PyAny>, error: PyErr, unwritten: usize) -> PyErr {
+fn behind_written(src: &Bound<'_, PyAny>, error: PyErr, unwritten: usize) -> PyErr {
     if unwritten == 0 {
         return error;
     }
-    let back = position(src).and_then(|place| place.checked_sub(unwritten as u64));
-    if back.is_some_and(|place| src.call_method1("seek", (place,)).is_ok()) {
-        return error;
+    match set_back(src, unwritten) {
+        Ok(true) => error,
+        Ok(false) => {
+            let note = format!("{unwritten} bytes more were read from src, which is not seekable: they are lost");
+            let _ = error.value(src.py()).call_method1("add_note", (note,));
+            error
+        }
+        // Ctrl-C comes before what it interrupts.
+        Err(interrupt) => interrupt,
     }
-    let note = format!("{unwritten} bytes more were read from src, which is not seekable: they are lost");
-    let _ = error.value(src.py()).call_method1("add_note", (note,));
-    error
 }
 
 fn stopped(py: Python<'_>, error: PyErr, copied: u64) -> PyErr {

@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::ptr;
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -20,7 +19,7 @@ use super::chunk;
 use super::file::position;
 use super::refusal;
 use crate::detached::{Detached, detached_ungated};
-use crate::errors::system_text;
+use crate::errors::system_error;
 use crate::once::{import, intern, of_module, once};
 
 /// Bytes between two looks for signals: some milliseconds' worth.
@@ -108,7 +107,7 @@ impl Pair {
         }
         src.call_method0(intern!(src.py(), "flush")?)?;
         dst.call_method0(intern!(dst.py(), "flush")?)?;
-        let place = position(src);
+        let place = position(src)?;
         Ok(place.map(|at| Self { src: from, dst: to, outlet, at, began: at, until: at.saturating_add(limit) }))
     }
 
@@ -124,20 +123,20 @@ impl Pair {
 
     /// Copies to the end of the source, or of what is to be copied, through `chunk` where the system does not copy by
     /// itself. Signals are handled on the way.
-    pub(super) fn copy(&mut self, _py: Python<'_>, chunk: &mut [u8]) -> PyResult<()> {
+    pub(super) fn copy(&mut self, py: Python<'_>, chunk: &mut [u8]) -> PyResult<()> {
         let mut handled = Ok(());
         let mut look = |away: &mut Detached| {
             handled = away.visit(handle_signals);
             handled.is_ok()
         };
         let copied = {
-            // SAFETY: attached (`_py`); the work has nothing of the interpreter's but in the visits, and what they
+            // SAFETY: attached (`py`); the work has nothing of the interpreter's but in the visits, and what they
             // raise is only moved.
             let mut away = unsafe { Detached::begin() };
             self.copy_while(chunk, &mut || look(&mut away))
         };
         handled?;
-        copied.map_err(|error| raised(&error))
+        copied.map_err(|error| system_error(py, &error, None))
     }
 
     fn copy_while(&mut self, chunk: &mut [u8], go_on: &mut dyn FnMut() -> bool) -> std::io::Result<()> {
@@ -231,7 +230,7 @@ impl Rest {
         }
         let Some((own, _)) = regular(file)? else { return Ok(None) };
         file.call_method0(intern!(file.py(), "flush")?)?;
-        Ok(position(file).map(|at| Self { file: own, at }).filter(|rest| rest.len() > 0))
+        Ok(position(file)?.map(|at| Self { file: own, at }).filter(|rest| rest.len() > 0))
     }
 
     /// How many bytes there are, as things stand.
@@ -260,7 +259,7 @@ impl Rest {
                         self.at += read as u64;
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(raised(&error)),
+                    Err(error) => return Err(system_error(py, &error, None)),
                 }
             }
             Ok(())
@@ -285,7 +284,7 @@ impl Rest {
                     self.at += read as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(raised(&error)),
+                Err(error) => return Err(system_error(py, &error, None)),
             }
         }
         file.call_method1(intern!(file.py(), "seek")?, (self.at,)).map(drop)
@@ -317,14 +316,6 @@ impl Place {
     }
 }
 
-/// An `OSError`. With the number, Python finds the subclass.
-fn raised(error: &std::io::Error) -> PyErr {
-    match error.raw_os_error() {
-        Some(number) => PyOSError::new_err((number, system_text(number))),
-        None => PyOSError::new_err(error.to_string()),
-    }
-}
-
 /// A function of its own, because the method is one for each lifetime, and a visit asks for one for all.
 fn handle_signals(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
@@ -349,14 +340,24 @@ fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
 }
 
 /// A second descriptor of the same open file, and what the system knows about it; None where it knows nothing.
+///
+/// # Errors
+/// `ValueError` where another thread closes the file.
 fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
-    let number: RawFd = file.call_method0(intern!(file.py(), "fileno")?)?.extract()?;
+    let py = file.py();
+    let ask = || -> PyResult<RawFd> { file.call_method0(intern!(py, "fileno")?)?.extract() };
+    let number = ask()?;
     if number < 0 {
         return Ok(None);
     }
-    // SAFETY: the descriptor of an open file, which `file` keeps open at least until another thread runs, and that
-    // happens after it was duplicated.
-    let own = File::from(unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?);
+    // SAFETY: not -1. Without a GIL another thread may close the file just now, and the number is then nobody's, which
+    // the system refuses, or another file's: whose it was is asked below, before it is used.
+    let own = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
+    // A file forgets its number before it closes it: as long as it tells it, what was duplicated is its own.
+    if ask()? != number {
+        return Ok(None);
+    }
+    let own = File::from(own.map_err(|error| system_error(py, &error, None))?);
     let about = own.metadata();
     Ok(about.ok().map(|about| (own, about)))
 }

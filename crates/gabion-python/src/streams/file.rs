@@ -3,7 +3,6 @@
 
 use std::ffi::c_int;
 
-use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,7 +11,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyType};
 use super::bytes::{Content, items};
 use super::chunk::Window;
 use super::refusal;
-use crate::errors::class_name;
+use crate::errors::{answered, class_name};
 use crate::once::{import, intern, of_module, once};
 use crate::{ffi, result};
 
@@ -59,11 +58,13 @@ fn way<'py>(name: &str, file: &Bound<'py, PyAny>, call: &Bound<'py, PyString>) -
     let py = file.py();
     let Some(way) = method(file, call)? else { return Ok(None) };
     // What of Python code says that a call of it is a coroutine. Other callables are found out when they are called.
-    let code = way.getattr_opt(intern!(py, "__code__")?);
-    if let Ok(Some(code)) = code
-        && let Ok(flags) = code.getattr(intern!(py, "co_flags")?).and_then(|flags| flags.extract::<c_int>())
-        && flags & ffi::CO_COROUTINE != 0
-    {
+    let flags = || -> PyResult<c_int> {
+        match way.getattr_opt(intern!(py, "__code__")?)? {
+            Some(code) => code.getattr(intern!(py, "co_flags")?)?.extract(),
+            None => Ok(0),
+        }
+    };
+    if answered(py, flags())?.is_some_and(|flags| flags & ffi::CO_COROUTINE != 0) {
         return Err(asynchronous(py, name));
     }
     Ok(Some(way))
@@ -110,16 +111,16 @@ pub(super) fn is_of_system(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// The count that a file's method returned, from 0 to `most`.
 fn count(result: &Bound<'_, PyAny>, what: &str, most: usize) -> PyResult<usize> {
     let py = result.py();
-    // SAFETY: attached, a live object; -1 with an error set when it is no number.
+    // SAFETY: attached, a live object.
+    if unsafe { ffi::PyIndex_Check(result.as_ptr()) } == 0 {
+        let given = class_name(result);
+        return Err(refusal::type_error(py, &format!("{what} returned {given}, not a number of bytes")));
+    }
+    // SAFETY: as above; a new reference, or null with an error set; of an int, -1 with an error set where it is too
+    // large.
     let count = unsafe {
-        let number = ffi::PyNumber_Index(result.as_ptr());
-        if number.is_null() {
-            drop(PyErr::fetch(py));
-            let given = class_name(result);
-            return Err(refusal::type_error(py, &format!("{what} returned {given}, not a number of bytes")));
-        }
-        let count = ffi::PyLong_AsSsize_t(number);
-        ffi::Py_DECREF(number);
+        let number = Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(result.as_ptr()))?;
+        let count = ffi::PyLong_AsSsize_t(number.as_ptr());
         // Beyond all sizes, where there is an error.
         if count == -1 && PyErr::take(py).is_some() { None } else { Some(count) }
     };
@@ -308,13 +309,27 @@ fn behind<'py>(object: &Bound<'py, PyAny>, start: usize) -> PyResult<Bound<'py, 
 }
 
 /// Where a file stands, or None when it cannot say.
-pub(crate) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
+pub(crate) fn position(file: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     let py = file.py();
-    let seekable = (|| file.call_method0(intern!(py, "seekable")?)?.is_truthy())();
-    if !matches!(seekable, Ok(true)) {
-        return None;
-    }
-    (|| file.call_method0(intern!(py, "tell")?)?.extract())().ok()
+    let ask = || -> PyResult<Option<u64>> {
+        if !file.call_method0(intern!(py, "seekable")?)?.is_truthy()? {
+            return Ok(None);
+        }
+        file.call_method0(intern!(py, "tell")?)?.extract().map(Some)
+    };
+    Ok(answered(py, ask())?.flatten())
+}
+
+/// Has a file stand so many bytes before where it stands; false where it cannot.
+pub(super) fn set_back(file: &Bound<'_, PyAny>, bytes: usize) -> PyResult<bool> {
+    let Some(at) = position(file)?.and_then(|at| at.checked_sub(bytes as u64)) else { return Ok(false) };
+    stand_at(file, at)
+}
+
+/// Has a file stand there; false where it cannot.
+pub(crate) fn stand_at(file: &Bound<'_, PyAny>, at: u64) -> PyResult<bool> {
+    let py = file.py();
+    Ok(answered(py, file.call_method1(intern!(py, "seek")?, (at,)))?.is_some())
 }
 
 /// What a file answers; no where it has no such method.
@@ -357,7 +372,7 @@ fn says_no(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> PyResult<
         let inherited = classes.any.bind(file.py()).getattr(question)?;
         Ok(!file.get_type().getattr(question)?.is(&inherited))
     };
-    ask().or_else(|error| if error.is_instance_of::<PyException>(file.py()) { Ok(false) } else { Err(error) })
+    Ok(answered(file.py(), ask())?.unwrap_or(false))
 }
 
 /// Calls a method of a file, if it has it.
@@ -368,10 +383,10 @@ pub(super) fn call_if_there(file: &Bound<'_, PyAny>, name: &Bound<'_, PyString>)
 
 /// Refuses a file that says that it is closed.
 pub(super) fn refuse_closed(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
-    let closed = file.getattr_opt(intern!(file.py(), "closed")?)?;
-    if closed.is_some_and(|closed| closed.is_truthy().unwrap_or(false)) {
-        let text = format!("{name} is a closed file: open it again");
-        return Err(PyValueError::new_err(text));
+    let py = file.py();
+    let Some(closed) = file.getattr_opt(intern!(py, "closed")?)? else { return Ok(()) };
+    if answered(py, closed.is_truthy())? == Some(true) {
+        return Err(refusal::value_error(py, &format!("{name} is a closed file: open it again")));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use pyo3::types::PyTuple;
 
 use crate::errors::{exception, on_its_way, own_error};
 use crate::once::of_module;
+use crate::result;
 
 pub(super) use crate::errors::{type_error, value_error};
 
@@ -59,8 +60,16 @@ pub(super) fn unsupported(py: Python<'_>, text: &str) -> PyErr {
 
 /// A `BlockingIOError` whose `characters_written` says how many bytes were taken.
 #[cold]
-pub(super) fn would_block(text: String, written: u64) -> PyErr {
-    PyBlockingIOError::new_err((libc::EAGAIN, text, written))
+pub(super) fn would_block(py: Python<'_>, text: &str, written: u64) -> PyErr {
+    let make = || {
+        let parts = [
+            result::signed(py, libc::EAGAIN.into())?,
+            result::text(py, text)?.into_any(),
+            result::number(py, written)?,
+        ];
+        py.get_type::<PyBlockingIOError>().call1(result::tuple(py, parts.into_iter())?)
+    };
+    make().map_or_else(|error| error, PyErr::from_value)
 }
 
 /// How many bytes an error says were written before it: `BlockingIOError.characters_written`, else 0.

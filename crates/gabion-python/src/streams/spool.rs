@@ -68,7 +68,7 @@ impl Spool {
             if let Wrote::NotNow = sink.write(py, &window, &mut done, to)? {
                 let done = number * PART + done;
                 let text = format!("the file takes nothing now; {done} bytes were written: make it blocking");
-                return Err(refusal::would_block(text, done as u64));
+                return Err(refusal::would_block(py, &text, done as u64));
             }
         }
         Ok(())

@@ -1,14 +1,13 @@
 //! A file's bytes, all of them, in memory of the pool.
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::bytes::Content;
 use super::chunk::Window;
-use super::file::{Source, is_of_system, position, refuse_closed};
+use super::file::{Source, is_of_system, position, refuse_closed, set_back};
 use super::held::Held;
 use super::refusal;
-use crate::errors::limit_error;
+use crate::errors::{answered, limit_error};
 
 /// What is taken at first where a file is not asked how long it is, or says that it has nothing, as those of /proc do.
 const FIRST: usize = 256 << 10;
@@ -72,11 +71,11 @@ fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathe
     let mut whole = Gathered { window: Window::rent(py, room)?, length: 0 };
     while let Some(read) = whole.read(py, source, most)? {
         whole.length += read;
-        refuse_long(py, whole.length, most).inspect_err(|_| {
+        if let Err(error) = refuse_long(py, whole.length, most) {
             // It stands where it stood, if it can.
-            let began = position(file).and_then(|at| at.checked_sub(whole.length as u64));
-            let _ = began.map(|at| file.call_method1("seek", (at,)));
-        })?;
+            set_back(file, whole.length)?;
+            return Err(error);
+        }
     }
     if whole.window.is_kept() {
         whole.window = whole.moved(py, whole.length)?;
@@ -101,10 +100,10 @@ impl Gathered {
         }
         let room = self.window.len() - self.length;
         match source.read(py, &mut self.window, self.length, room)? {
-            None => Err(refusal::would_block(
-                "the file has nothing to read now: wait until it has, or make it blocking".to_owned(),
-                0,
-            )),
+            None => {
+                let text = "the file has nothing to read now: wait until it has, or make it blocking";
+                Err(refusal::would_block(py, text, 0))
+            }
             Some(0) => Ok(None),
             read => Ok(read),
         }
@@ -136,13 +135,9 @@ fn length(file: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     if !is_of_system(file)? {
         return Ok(None);
     }
-    let Some(at) = position(file) else { return Ok(None) };
-    let end = match file.call_method1("seek", (0, 2)) {
-        Ok(end) => end,
-        // What cannot go there, as a terminal, stands where it stood.
-        Err(error) if error.is_instance_of::<PyException>(file.py()) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(at) = position(file)? else { return Ok(None) };
+    // What cannot go there, as a terminal, stands where it stood.
+    let Some(end) = answered(file.py(), file.call_method1("seek", (0, 2)))? else { return Ok(None) };
     file.call_method1("seek", (at,))?;
     Ok(usize::try_from(end.extract::<u64>()?.saturating_sub(at)).ok())
 }

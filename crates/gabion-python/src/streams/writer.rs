@@ -82,7 +82,7 @@ impl State {
             Ok(Wrote::All) => {}
             Ok(Wrote::NotNow) => {
                 let text = format!("{} bytes of a Writer could not be written and are lost", self.gathered());
-                refusal::would_block(text, 0).write_unraisable(py, Some(file.bind(py)));
+                refusal::would_block(py, &text, 0).write_unraisable(py, Some(file.bind(py)));
             }
             Err(error) => error.write_unraisable(py, Some(file.bind(py))),
         }
@@ -107,7 +107,7 @@ impl Writer {
             Wrote::All => Ok(()),
             Wrote::NotNow => {
                 let text = format!("the file takes nothing now; {} bytes wait to be written", state.gathered());
-                Err(refusal::would_block(text, 0))
+                Err(refusal::would_block(py, &text, 0))
             }
         }
     }
@@ -137,7 +137,7 @@ impl Writer {
             Wrote::All => Ok(()),
             Wrote::NotNow => {
                 let text = format!("the file takes nothing more now; {taken} of {length} bytes were written");
-                Err(refusal::would_block(text, *taken as u64))
+                Err(refusal::would_block(py, &text, *taken as u64))
             }
         }
     }
