@@ -156,7 +156,8 @@ impl Pile {
     /// before or the new one, whatever happens. It may replace a pile's file that nobody has open to write; those who
     /// read that one read on. Takes time linear in the pile. get() goes on meanwhile, and so do writers, except while
     /// what they changed since the beginning is looked for; view(), size_of(), stats() and get() of objects over 1 MiB
-    /// wait then, too. In the file are names of classes, not classes: see docs/pile.md, "What may be built".
+    /// wait then, too, and while any of them but stats() waits, so do all threads that need the GIL. In the file are
+    /// names of classes, not classes: see docs/pile.md, "What may be built".
     ///
     /// Raises BlockingIOError for a file that is open to write, such as the pile's own, CorruptFileError for one that
     /// is no pile's, and the system's OSError; what was there before stays then.
@@ -293,9 +294,10 @@ impl Pile {
     /// time. Raises PointerError when the pointer is not live.
     #[pyo3(signature = (ptr, /))]
     fn size_of<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let pile = self.open(ptr.py())?;
-        let size = number::pointer(ptr).and_then(|pointer| Ok(pile.size_of(pointer)?));
-        result::number(ptr.py(), or_default(ptr.py(), size, None)? as u64)
+        let py = ptr.py();
+        self.open(py)?;
+        let size = number::pointer(ptr).and_then(|pointer| Ok(self.open(py)?.size_of(pointer)?));
+        result::number(py, or_default(py, size, None)? as u64)
     }
 
     /// A read-only memoryview of a stored bytes, bytearray or array.array, without a copy.
@@ -314,7 +316,10 @@ impl Pile {
     fn view<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = ptr.py();
         self.open(py)?;
-        let view = number::pointer(ptr).and_then(|pointer| Ok(self.pile.view(pointer)?));
+        let view = number::pointer(ptr).and_then(|pointer| {
+            self.open(py)?;
+            Ok(self.pile.view(pointer)?)
+        });
         let view = or_default(py, view, None)?;
         let raw = Codec::raw_view(&view).filter(|raw| VIEWABLE.contains(&raw.format));
         let Some(raw) = raw else {
@@ -475,8 +480,10 @@ impl Pile {
     }
 
     fn __contains__(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let pile = self.open(ptr.py())?;
-        or_default(ptr.py(), number::pointer(ptr).map(|pointer| pile.contains(pointer)), Some(false))
+        let py = ptr.py();
+        self.open(py)?;
+        let found = number::pointer(ptr).and_then(|pointer| Ok(self.open(py)?.contains(pointer)));
+        or_default(py, found, Some(false))
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<PileIterator> {
@@ -515,7 +522,8 @@ impl Pile {
         if self.is_closed() || self.pile.is_parted() {
             return result::text(py, &format!("<gabion.Pile{named}{place}, closed>"));
         }
-        let stats = self.pile.stats();
+        // As for `stats`.
+        let stats = through_gate(py, || self.pile.stats());
         let plural = if stats.objects == 1 { "" } else { "s" };
         let bytes = if stats.used_bytes == 1 { "" } else { "s" };
         let text = format!(
