@@ -282,12 +282,17 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
         if children != [0]:
             end.set()
 
+    def of_child() -> str:
+        with ThreadPoolExecutor(1) as executor:
+            beside = executor.submit(cache.get_or_put, "k", lambda: "beside", timeout=0)
+            return "child's" if isinstance(beside.exception(HANGS), TimeoutError) else "two at a time"
+
     thread = threading.Thread(target=cache.get_or_put, args=("k", slow))
     before = signal.signal(signal.SIGALRM, fork)
     thread.start()
     began.wait(HANGS)
     try:
-        made = cache.get_or_put("k", lambda: "child's")
+        made = cache.get_or_put("k", of_child)
         if children == [0]:
             os._exit(made != "child's")
     finally:

@@ -525,8 +525,10 @@ def _after_fork() -> None:
     _blocked.clear()
     mine, thread = _around(), threading.get_ident()
     for flights in list(_all_flights):
-        flying, flights.flying = flights.flying, {}
-        for flight in flying.values():
+        # In place: calls that go on here have the dict itself.
+        left = list(flights.flying.values())
+        flights.flying.clear()
+        for flight in left:
             if flight not in mine and flight.thread != thread and not flight.ended:
                 flight.ended = True
                 flight.gate.release()
