@@ -71,7 +71,9 @@ async def _unless_refused(call: Awaitable[object]) -> bool:
 class GabionCache(BaseCache):
     """A cache of this process, bounded in bytes.
 
-    ``max_bytes`` and ``policy`` are those of ``gabion.Cache``; other keywords are aiocache's.
+    ``max_bytes`` and ``policy`` are those of ``gabion.Cache``; other keywords are aiocache's. Its locks (RedLock,
+    OptimisticLock) hold among the tasks of one event loop, as with its own memory cache: a value is compared first and
+    changed then, and the loop of another thread may come between.
     """
 
     NAME = "gabion"

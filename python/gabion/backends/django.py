@@ -34,13 +34,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from gabion import Cache, CacheStats, CodecError
+from gabion._native import CacheTable
 
 if TYPE_CHECKING:
     from gabion.typing import Policy
 
     # A limit and a policy, as they are written, and as they are meant.
     _Written: TypeAlias = tuple[int | str, Policy]
-    _Settings: TypeAlias = tuple[int, str]
+    _Settings: TypeAlias = tuple[int | None, str]
 
 __all__ = ["GabionCache"]
 
@@ -71,11 +72,10 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _made(location: str, written: _Written) -> tuple[_Settings, Cache]:
-    """Make a cache. Its settings are those of another whose size is written in another way."""
+def _meant(written: _Written) -> _Settings:
+    """What settings mean: the same for those whose size is written in another way."""
     size, policy = written
-    cache = Cache(size, name=location or "django", policy=policy)
-    return (cache.max_bytes, policy), cache
+    return CacheTable._settings_of(size, None, None)[0], policy
 
 
 def _written(options: Mapping[str, Any]) -> _Written:
@@ -87,15 +87,17 @@ def _store(location: str, written: _Written) -> Cache:
     with _making:
         store = _stores.get(location)
         if store is None or store.written != written:
-            wanted, cache = _made(location, written)
+            wanted = _meant(written)
             if store is not None and store.settings == wanted:
                 cache = store.cache
-            elif store is not None:
-                present = _present(location)
-                if store.settings in present or wanted not in present:
+            else:
+                present = [] if store is None else _present(location)
+                if store is not None and (store.settings in present or wanted not in present):
                     raise ImproperlyConfigured(
                         f"two caches with the LOCATION {location!r} have different OPTIONS: {store.written}, {written}"
                     )
+                size, policy = written
+                cache = Cache(size, name=location or "django", policy=policy)
             store = _stores[location] = _Store(written, wanted, cache)
         return store.cache
 
@@ -105,7 +107,7 @@ def _present(location: str) -> list[_Settings]:
     if not settings.configured:
         return []
     there = [each for each in settings.CACHES.values() if each.get("LOCATION", "") == location]
-    return [_made(location, _written(each.get("OPTIONS", {})))[0] for each in there if _is_ours(each["BACKEND"])]
+    return [_meant(_written(each.get("OPTIONS", {}))) for each in there if _is_ours(each["BACKEND"])]
 
 
 def _is_ours(backend: str) -> bool:
