@@ -116,9 +116,14 @@ impl Encoder<'_, '_> {
             let base = &*attributes.base;
             let full = Section::hold(obj, || base.offsets.iter().all(|&offset| !slot(obj, offset).is_null()));
             if attributes.inline && full {
-                let done = Section::hold(obj, || self.inline(obj, attributes));
-                if let Some(result) = done {
-                    return result;
+                match Section::hold(obj, || self.inline(obj, attributes)) {
+                    Inline::Written(result) => return result,
+                    // To look names up in the class may run code (the keys of a class's dict may compare in a way of
+                    // their own), which may change the object: so not while it is locked.
+                    Inline::Unknown(names, indices) => {
+                        shape::learn(attributes, self.registry, &names, &indices)?;
+                    }
+                    Inline::Nothing => {}
                 }
             }
             if full && attributes.inline {
@@ -281,25 +286,22 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// An object whose attributes lie inline, all slots set, locked. `None` when they do not lie inline, or when its
-    /// set of names was not remembered yet.
+    /// An object whose attributes lie inline, all slots set, locked.
     #[inline(always)]
-    unsafe fn inline(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Option<Raise<()>> {
+    unsafe fn inline(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Inline {
         // SAFETY: as the caller promised; indices come from the view itself or from a layout that equals it.
         unsafe {
-            let view = inline::view(obj)?;
+            let Some(view) = inline::view(obj) else { return Inline::Nothing };
             let same = |layout: &&Layout| {
                 layout.indices.len() == view.len
                     && layout.indices.iter().enumerate().all(|(i, &index)| view.index(i) == index)
                     && layout.names.len() - layout.slots() == view.len
             };
             let Some(layout) = attributes.shapes().find(same) else {
-                // To look names up in the class may run code (the keys of a class's dict may compare in a way of their
-                // own), which may change the object, so nothing of the view holds any more.
-                return self.learn(obj, &view, attributes).err().map(Err);
+                return unknown(obj, &view).unwrap_or_else(|error| Inline::Written(Err(error)));
             };
             if let Err(error) = self.object_tag(layout) {
-                return Some(Err(error));
+                return Inline::Written(Err(error));
             }
             let (offsets, indices) = (&*layout.offsets, &*layout.indices);
             // As in `slots`.
@@ -311,27 +313,15 @@ impl Encoder<'_, '_> {
                 Ok(written) => {
                     let values = self.postpone(indices.iter().map(|&index| view.value(index)));
                     let slots = offsets[written..].iter().map(|&offset| slot(obj, offset));
-                    return Some(values.and_then(|()| self.postpone(slots)));
+                    return Inline::Written(values.and_then(|()| self.postpone(slots)));
                 }
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Inline::Written(Err(error)),
             }
-            match self.leaves(indices.len(), |i| view.value(indices[i])) {
-                Ok(written) if written == indices.len() => Some(Ok(())),
-                Ok(written) => Some(self.postpone(indices[written..].iter().map(|&index| view.value(index)))),
-                Err(error) => Some(Err(error)),
-            }
-        }
-    }
-
-    /// Remembers the attributes that an object has now, if they may be remembered. The view is not to be used any more.
-    #[cold]
-    unsafe fn learn(&self, obj: *mut PyObject, view: &inline::View, attributes: &Attributes) -> Raise<()> {
-        // SAFETY: as `inline`.
-        unsafe {
-            let class: *mut PyTypeObject = ffi::Py_TYPE(obj);
-            let indices = room::list((0..view.len).map(|i| view.index(i)))?;
-            let names = room::list(indices.iter().map(|&index| Own::share(inline::key(class, index))))?;
-            shape::learn(attributes, self.registry, &names, &indices).map(drop)
+            Inline::Written(match self.leaves(indices.len(), |i| view.value(indices[i])) {
+                Ok(written) if written == indices.len() => Ok(()),
+                Ok(written) => self.postpone(indices[written..].iter().map(|&index| view.value(index))),
+                Err(error) => Err(error),
+            })
         }
     }
 
@@ -349,6 +339,30 @@ impl Encoder<'_, '_> {
             self.postpone(names.iter().zip(values).flat_map(|(name, value)| [name.ptr(), value.ptr()]))?;
             self.postpone(slots.iter().map(Own::ptr))
         }
+    }
+}
+
+/// What came of writing an object whose attributes lie in it.
+enum Inline {
+    Written(Raise<()>),
+    /// Nothing yet: these names, and where their values lie, are those of no shape that is known.
+    Unknown(Vec<Own>, Vec<u8>),
+    /// Nothing: they do not lie in it any more.
+    Nothing,
+}
+
+/// The attributes that an object has now.
+///
+/// # Safety
+/// A view of the object, which is locked.
+#[cold]
+unsafe fn unknown(obj: *mut PyObject, view: &inline::View) -> Raise<Inline> {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let class: *mut PyTypeObject = ffi::Py_TYPE(obj);
+        let indices = room::list((0..view.len).map(|i| view.index(i)))?;
+        let names = room::list(indices.iter().map(|&index| Own::share(inline::key(class, index))))?;
+        Ok(Inline::Unknown(names, indices))
     }
 }
 
