@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 from gabion._making import MEMOIZED
-from gabion._native import CacheTable, ClosedError, CorruptFileError, Pile
+from gabion._native import _PASS_TYPES, CacheTable, ClosedError, CorruptFileError, Pile
 
 if TYPE_CHECKING:
     from gabion._protocols import Path, Types
@@ -42,8 +42,8 @@ class _LeftOut:
         if self.count:
             entries = "1 entry was" if self.count == 1 else f"{self.count} entries were"
             # What a pile's error says to pass is passed to this call.
-            first = self.first.replace("when you open the pile: ", "when you load the file: ")
-            first = first.replace("gabion.Pile(path=..., types=", "cache.load(path, types=")
+            when, types = _PASS_TYPES
+            first = self.first.replace(when, "when you load the file: ").replace(types, "cache.load(path, types=")
             text = f"{call}(): {entries} left out that cannot be built or stored; the first: {first}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 

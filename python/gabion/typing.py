@@ -4,8 +4,7 @@
 >>> def blank(mode: Mode, limit: Size = "64 MiB") -> None: ...
 
 Mode and Format are what Image.mode and Image.format are, Filter and Fit what resize() takes, Policy what a Cache takes.
-Size is
-a number of bytes as arguments take it, Time a span of time.
+Size is a number of bytes as arguments take it, Time a span of time.
 """
 
 from datetime import timedelta

@@ -49,12 +49,6 @@ struct Encoded {
 #[derive(Default)]
 struct Key(Vec<u8>);
 
-/// Calls `work` with an empty buffer for an encoding.
-#[inline]
-pub(crate) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    with_encoded_apart(|bytes, _| work(bytes))
-}
-
 /// Calls `work` with an empty buffer for an encoding, and a place for what is left out of it.
 #[inline]
 pub(crate) fn with_encoded_apart<R>(work: impl FnOnce(&mut Vec<u8>, &mut Apart) -> R) -> R {
@@ -71,7 +65,7 @@ pub(crate) fn with_encoded_apart<R>(work: impl FnOnce(&mut Vec<u8>, &mut Apart) 
     result
 }
 
-/// Calls `work` with an empty buffer for a key: another than [`with_encoded`]'s, where its value is put together
+/// Calls `work` with an empty buffer for a key: another than [`with_encoded_apart`]'s, where its value is put together
 /// meanwhile.
 #[inline]
 pub(crate) fn with_key<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {

@@ -17,7 +17,7 @@ use super::{arguments, key, making, options};
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, one_and_default, wrong_count};
 use crate::once::intern;
 use crate::result;
-use crate::scratch::with_encoded;
+use crate::scratch::with_key;
 
 static METHODS: [Method; 9] = [
     Method::with_keywords(
@@ -323,7 +323,7 @@ unsafe extern "C" fn recall(slf: *mut PyObject, args: *mut *mut PyObject, count:
             return Err(wrong_count(py, "_recall(args, kwargs, default)", args.len()));
         };
         let inner = this.open(py)?;
-        let found = with_encoded(|key| {
+        let found = with_key(|key| {
             arguments::write(args, named, key)?;
             inner.build_at(py, key)
         })?;

@@ -87,6 +87,11 @@ pub fn as_py(own: &Own) -> &Py<PyAny> {
     unsafe { &*std::ptr::from_ref(own).cast() }
 }
 
+/// What an error of a class that may not be built says to do, up to the types themselves. Who opens a pile's file
+/// otherwise says so in the place of these: see `_saving.py`.
+pub const WHEN_OPENED: &str = "when you open the pile: ";
+pub const PASS_TYPES: &str = "gabion.Pile(path=..., types=";
+
 /// Raises `CodecError` with this message.
 #[cold]
 pub fn refuse(message: &str) -> Raised {

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::decode::warm::ArrayMemory;
+use super::object::{PASS_TYPES, WHEN_OPENED};
 use super::{Codec, Types};
 use crate::once::make_class;
 use crate::result;
@@ -80,5 +81,6 @@ impl PyCodec {
 /// Adds the class to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     make_class::<ArrayMemory>(m);
+    m.add("_PASS_TYPES", (WHEN_OPENED, PASS_TYPES))?;
     m.add_class::<PyCodec>()
 }

@@ -46,8 +46,8 @@ impl<'py> Content<'py> {
         let mut view = MaybeUninit::<ffi::Py_buffer>::uninit();
         // SAFETY: attached, a live object and a structure to fill.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) } == 0 {
-            // SAFETY: filled, as the interpreter says by 0. It refers to no place inside itself but by pointers that
-            // only PyBUF_SIMPLE's absent shape and strides would be, so it may be moved.
+            // SAFETY: filled, as the interpreter says by 0. It may be moved: only its shape and strides may point into
+            // the structure itself, and they are null where neither PyBUF_ND nor PyBUF_STRIDES is asked for.
             return Ok(Self { view: unsafe { view.assume_init() }, py });
         }
         let error = PyErr::fetch(py);

@@ -29,7 +29,7 @@ use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::plan::{is_plain, look_for_setters};
 use super::record::{Fields, Record, Shape, same_names};
-use crate::codec::object::{Own, Raise, Raised, in_class, intern, refuse};
+use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, in_class, intern, refuse};
 use crate::codec::room;
 use crate::ffi;
 
@@ -103,7 +103,7 @@ fn refuse_empty(class: &Inspect<'_>, room: &Room, stored: &Fields) -> Raise<()> 
     };
     Err(refuse(&format!(
         "cannot rebuild an object of {}: {why}; give it a __setstate__, or of a file, say which class takes them: \
-         gabion.Pile(path=..., types={{name: class}})",
+         {PASS_TYPES}{{name: class}})",
         repr(class.held())
     )))
 }
@@ -245,7 +245,7 @@ fn named_tuple(known: &Known, class: &Inspect<'_>, id: u32, stored: &[Own], foun
     if !takes_items {
         return Err(refuse(&format!(
             "cannot rebuild a named tuple: its class {} is no tuple by now, and has no __new__ for the items; give it \
-             one, or of a file, say which class takes them: gabion.Pile(path=..., types={{name: class}})",
+             one, or of a file, say which class takes them: {PASS_TYPES}{{name: class}})",
             repr(class.held())
         )));
     }

@@ -13,7 +13,7 @@ use super::standard;
 use super::types::Inside;
 use pyo3::prelude::*;
 
-use crate::codec::object::{Own, Raise, Raised, refuse};
+use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, WHEN_OPENED, refuse};
 use crate::ffi;
 
 /// The entry of a number of which a record alone was known. If several threads ask at one time, the first that finds it
@@ -107,7 +107,7 @@ fn imported(record: &Record) -> Raise<(Own, Found)> {
         }
         Err(refuse(&format!(
             "cannot rebuild {what} {title}: it was looked for by this name, and {error}; if it has another name by now, say which: \
-             gabion.Pile(path=..., types=[\"*\", {{\"{key}\": {short}}}])",
+             {PASS_TYPES}[\"*\", {{\"{key}\": {short}}}])",
             what = what(record),
             title = record.title(),
             error = error.value(py),
@@ -130,14 +130,14 @@ fn not_allowed(registry: &Registry, record: &Record, inside: &Inside, needed: &[
     if matches!(inside, Inside::Nothing) {
         return refuse(&format!(
             "cannot rebuild {what} {title}: the module is among the types= of this pile, and defines nothing of that name; where it is \
-             now, say so: gabion.Pile(path=..., types={{\"{key}\": {short}}}){others}"
+             now, say so: {PASS_TYPES}{{\"{key}\": {short}}}){others}"
         ));
     }
     if let Some(namesake) = registry.types().namesake(record) {
         let namesake = shown(namesake);
         return refuse(&format!(
             "cannot rebuild {what} {key}: it was stored under this name, and this pile may build {namesake}, which is another name; if \
-             that class is the same, say so when you open the pile: gabion.Pile(path=..., types={{\"{key}\": {short}}}){others}"
+             that class is the same, say so {WHEN_OPENED}{PASS_TYPES}{{\"{key}\": {short}}}){others}"
         ));
     }
     let own = record.as_type();
@@ -145,13 +145,13 @@ fn not_allowed(registry: &Registry, record: &Record, inside: &Inside, needed: &[
         let (count, lacking) = (lacking.len() + 1, lacking.join(", "));
         return refuse(&format!(
             "cannot rebuild {what} {title}: this pile may not build it, as anybody can write a name into a file; if it is to, pass all \
-             {count} names that the stored object needs, beside those that you pass already, when you open the pile: \
-             gabion.Pile(path=..., types=[{own}, {lacking}]), with {{\"{key}\": {short}}} among them if that is another one by now"
+             {count} names that the stored object needs, beside those that you pass already, {WHEN_OPENED}\
+             {PASS_TYPES}[{own}, {lacking}]), with {{\"{key}\": {short}}} among them if that is another one by now"
         ));
     }
     refuse(&format!(
-        "cannot rebuild {what} {title}: this pile may not build it, as anybody can write a name into a file; if it is to, pass it when \
-         you open the pile: gabion.Pile(path=..., types=[{own}]), or types={{\"{key}\": {short}}} if that is another one by now"
+        "cannot rebuild {what} {title}: this pile may not build it, as anybody can write a name into a file; if it is to, pass it \
+         {WHEN_OPENED}{PASS_TYPES}[{own}]), or types={{\"{key}\": {short}}} if that is another one by now"
     ))
 }
 

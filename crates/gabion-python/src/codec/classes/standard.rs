@@ -16,7 +16,7 @@ use pyo3::types::{PyCFunction, PyTuple};
 
 use super::found::Found;
 use super::record::{Record, Shape};
-use crate::codec::object::{Own, Raise, Raised, intern, refuse};
+use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, intern, refuse};
 use crate::ffi;
 use crate::once::{of_module, once};
 
@@ -248,9 +248,9 @@ fn getattr<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bo
             return class.getattr(unpickle);
         }
     }
-    let Raised = refuse(
+    let Raised = refuse(&format!(
         "cannot rebuild the stored object: it asks for an attribute by its name (getattr), which this pile may not do: whoever wrote \
-         the file could reach anything; if you trust the file, pass gabion.Pile(path=..., types=[getattr]), with its classes",
-    );
+         the file could reach anything; if you trust the file, pass {PASS_TYPES}[getattr]), with its classes",
+    ));
     Err(PyErr::fetch(py))
 }

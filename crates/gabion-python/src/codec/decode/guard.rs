@@ -14,7 +14,9 @@ use crate::codec::classes::global::repr;
 use crate::codec::classes::standard;
 use crate::codec::datetime;
 use crate::codec::format::reader::damaged;
-use crate::codec::object::{Own, Raise, Raised, attribute_or_none, import, intern, is_same_text, not_rebuilt, refuse};
+use crate::codec::object::{
+    Own, PASS_TYPES, Raise, Raised, attribute_or_none, import, intern, is_same_text, not_rebuilt, refuse,
+};
 use crate::ffi::{self, PyTypeObject};
 use crate::once::{of_module, once};
 
@@ -262,8 +264,8 @@ fn is_endless_base(arguments: &Own) -> Raise<bool> {
 
 fn forbidden(does: &str, what: &Own) -> Raised {
     refuse(&format!(
-        "cannot rebuild the stored object: it {does} {}, which a file may not do; if you trust it, pass gabion.Pile(path=..., \
-         types=\"*\")",
+        "cannot rebuild the stored object: it {does} {}, which a file may not do; if you trust it, pass \
+         {PASS_TYPES}\"*\")",
         repr(what)
     ))
 }
