@@ -1,5 +1,5 @@
-//! Entries for classes as they are now. A class may have changed since its instances were stored, because it was defined
-//! anew, or a file is of an earlier program; its fields are matched by their names.
+//! Entries for classes as they are now. A class may have changed since its instances were stored, because it was
+//! defined anew, or a file is of an earlier program; its fields are matched by their names.
 //!
 //! ```text
 //!   the class                       a stored field            a field that was not stored
