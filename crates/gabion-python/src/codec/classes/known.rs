@@ -58,6 +58,7 @@ pub struct Known {
     pub object_getstate: Own,
     pub enum_meta: Own,
     pub enum_reduce_ex: Own,
+    pub flag: Own,
     /// The same in most versions of Python; before 3.11.4, one that leads to `getattr` and `operator.or_`.
     pub flag_reduce_ex: Own,
     /// The code object that every `namedtuple` class shares for `__getnewargs__`.
@@ -129,6 +130,7 @@ impl Known {
             object_getstate: attr(object, c"__getstate__")?,
             enum_meta: import(c"enum", c"EnumType")?,
             enum_reduce_ex,
+            flag: flag_class,
             flag_reduce_ex,
             named_tuple_code,
             array: import(c"array", c"array")?,

@@ -7,6 +7,7 @@
 //! | `inline` | where the interpreter keeps attributes |
 //! | `seen`, `found` | whether names may have been bound anew; where a class or a function is found |
 //! | `known`, `numpy` | objects of the interpreter and of NumPy that the codec recognises |
+//! | `combined` | combinations of flags by the names of their parts |
 //! | `global` | classes and functions by reference |
 //! | `layout`, `plan` | what the numbers stand for; how instances of a class are written |
 //! | `natives` | classes that are not written in Python |
@@ -20,6 +21,7 @@ pub mod seen;
 pub mod known;
 pub mod numpy;
 pub mod found;
+pub mod combined;
 pub mod global;
 pub mod inspect;
 pub mod record;

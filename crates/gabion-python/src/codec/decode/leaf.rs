@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
 
+use crate::codec::classes::combined::{Combined, combined};
 use crate::codec::classes::found::Found;
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::Entry;
@@ -12,7 +13,7 @@ use crate::codec::classes::{anew, met};
 use crate::codec::datetime;
 use crate::codec::format::reader::{Reader, damaged};
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise};
+use crate::codec::object::{Own, Raise, Raised};
 use crate::codec::room;
 use crate::ffi;
 
@@ -238,14 +239,29 @@ impl<'a> Maker<'a, '_> {
         // SAFETY: a dict and a hashable leaf, both held; the result is borrowed from the dict.
         unsafe {
             let found = ffi::PyDict_GetItemWithError(members.ptr(), name.ptr());
-            if found.is_null() {
-                return Err(if ffi::PyErr_Occurred().is_null() {
-                    anew::no_member(class, &name)
-                } else {
-                    crate::codec::object::Raised
-                });
+            if !found.is_null() {
+                return Ok(Own::share(found));
             }
-            Ok(Own::share(found))
+            if !ffi::PyErr_Occurred().is_null() {
+                return Err(Raised);
+            }
+        }
+        self.combination(class, members, &name)
+    }
+
+    /// A flag that is told by the names of its parts, as the class has them now.
+    #[cold]
+    fn combination(&self, class: &Own, members: &Own, name: &Own) -> Raise<Own> {
+        // SAFETY: a class, the dict of its members and a leaf, all held; a new reference or null with an error.
+        unsafe {
+            let is_flag = ffi::PyType_IsSubtype(class.ptr().cast(), self.known.flag.ptr().cast()) != 0;
+            if !is_flag || ffi::PyUnicode_CheckExact(name.ptr()) == 0 {
+                return Err(anew::no_member(class, name));
+            }
+            match combined(members, name)? {
+                Combined::Value(value) => Own::take(ffi::PyObject_CallOneArg(class.ptr(), value.ptr())),
+                Combined::Unknown(part) => Err(anew::no_member(class, &part)),
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use super::encoder::{Begun, Encoder, IN_PLACE};
 use super::quick;
 use crate::codec::apart::{LARGE, LEAST, Owner, View};
+use crate::codec::classes::combined::{Combined, combined};
 use crate::codec::classes::found::Found;
 use crate::codec::classes::global;
 use crate::codec::classes::plan::Kind;
@@ -253,8 +254,8 @@ impl Encoder<'_, '_> {
             if found.is_null() && !ffi::PyErr_Occurred().is_null() {
                 return Err(Raised);
             }
-            if found != obj {
-                // A combination of flags without a name of its own. Its memo entry is renewed by `reduce`.
+            if found != obj && !self.is_told_by_name(obj, members, &name)? {
+                // Its memo entry is renewed by `reduce`.
                 return self.reduce_noted(obj);
             }
             writer::tag_varint(self.out, tags::ENUM, id as usize)?;
@@ -262,6 +263,31 @@ impl Encoder<'_, '_> {
             self.unmet_string(name.ptr())?;
         }
         Ok(())
+    }
+
+    /// Whether a flag without a name of its own is told by the names of its parts. It may have bits that are nobody's,
+    /// or none at all.
+    ///
+    /// # Safety
+    /// `obj` is a live member of an enum.
+    unsafe fn is_told_by_name(&self, obj: *mut PyObject, members: &Own, name: &Own) -> Raise<bool> {
+        // SAFETY: as the caller promised; ints, held.
+        unsafe {
+            if ffi::PyUnicode_CheckExact(name.ptr()) == 0
+                || ffi::PyType_IsSubtype(ffi::Py_TYPE(obj), self.known.flag.ptr().cast()) == 0
+            {
+                return Ok(false);
+            }
+            let Combined::Value(parts) = combined(members, name)? else { return Ok(false) };
+            let value = attribute(obj, c"_value_")?;
+            if ffi::PyLong_CheckExact(value.ptr()) == 0 {
+                return Ok(false);
+            }
+            match ffi::PyObject_RichCompareBool(parts.ptr(), value.ptr(), ffi::Py_EQ) {
+                -1 => Err(Raised),
+                equal => Ok(equal == 1),
+            }
+        }
     }
 
     unsafe fn uuid(&mut self, obj: *mut PyObject, parts: &crate::codec::classes::plan::Uuid) -> Raise<()> {
