@@ -390,6 +390,7 @@ typedef struct gabion_pile_cursor {
  *
  * Every object that is there from begin to end is met exactly once. The pile may be used and changed meanwhile, by this
  * thread, too: what is put or removed then may be met or not, and a pointer that was met may be stale when it is used.
+ * What comes to lie in blocks that are newer than the walk is not met, so a walk ends, even if each step puts objects.
  * Needs no memory, and takes a lock for a moment for each block of 4 MiB; a walk takes time in proportion to the pile.
  * GABION_BAD_ARGUMENT when the cursor was not zero at first, or walks another pile. */
 gabion_status gabion_pile_next(const gabion_pile *pile, gabion_pile_cursor *cursor, uint64_t *out);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::{Block, Invalid, LAST_GENERATION, PAGES_PER_BLOCK};
+use gabion_blocks::{Block, BlockError, Invalid, LAST_GENERATION, PAGES_PER_BLOCK};
 
 use crate::chunks::{ChunkPage, Chunks, Unclaimed};
 use crate::descriptor::{Descriptor, FLOOR_WORD, Kind, TURNED_WORD};
@@ -286,6 +286,21 @@ impl Heap {
     /// block keeps its ordinal.
     pub fn block_pages(&self, ordinal: usize) -> Option<(u32, BlockPages)> {
         self.slots.block_pages(ordinal)
+    }
+
+    /// Adds a bit for each slot of a page to `heads`, from a word's lowest on, which says whether its head is taken.
+    /// False, and adds nothing, when all of them are. The page, a block's ordinal and which of its pages it is, is one
+    /// that [`Heap::block_pages`] has a class for.
+    ///
+    /// # Errors
+    /// [`BlockError::Refused`]; nothing is added.
+    pub fn note_heads(
+        &self,
+        ground: Ground<'_>,
+        page: (usize, usize),
+        heads: &mut Vec<u64>,
+    ) -> Result<bool, BlockError> {
+        self.slots.note_heads(ground, page, heads)
     }
 
     /// A page of slots of which few are taken, if there is one beside those that are being filled and do not `suit`;

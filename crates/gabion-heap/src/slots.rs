@@ -11,7 +11,7 @@ mod validate;
 
 use std::sync::atomic::Ordering;
 
-use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
+use gabion_blocks::{Block, BlockError, PAGES_PER_BLOCK, WORDS_PER_PAGE, make_room};
 
 use crate::class::{CLASSES, geometry};
 use crate::descriptor::ORDINAL_WORD;
@@ -354,6 +354,24 @@ impl Slots {
     pub fn block_pages(&self, ordinal: usize) -> Option<(u32, BlockPages)> {
         let pages = self.pages.get(ordinal * PAGES_PER_BLOCK..)?.first_chunk::<PAGES_PER_BLOCK>()?;
         Some((self.blocks[ordinal].number, pages.each_ref().map(|page| page.class)))
+    }
+
+    /// Adds the bitmap of the heads that are taken in a page in use; see [`Heap::note_heads`](crate::Heap::note_heads).
+    pub fn note_heads(
+        &self,
+        ground: Ground<'_>,
+        (ordinal, page): (usize, usize),
+        heads: &mut Vec<u64>,
+    ) -> Result<bool, BlockError> {
+        let id = ordinal * PAGES_PER_BLOCK + page;
+        let (page, _) = self.page(ground, id as u32, self.class_of(id as u32));
+        let words = 0..page.shape.bitmap as usize;
+        if words.clone().all(|word| page.heads(word) == page.shape.valid(word)) {
+            return Ok(false);
+        }
+        make_room(heads, words.len())?;
+        heads.extend(words.map(|word| page.heads(word)));
+        Ok(true)
     }
 
     /// A page with few slots taken, among the first of each list, from the emptiest quarter on. Pages of class 0 are

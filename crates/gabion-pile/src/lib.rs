@@ -105,7 +105,7 @@ pub use buf::{ReadBuf, RunIdentity, with_read_buf};
 pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD, chunk_bytes};
 pub use error::{PileError, PointerFault};
 pub use file::OpenOptions;
-pub use iterate::{Cursor, Pointers};
+pub use iterate::{Cursor, Noted, Pointers};
 pub use long::{Long, Reading};
 pub use pile::{Pile, PileOptions};
 pub use place::{Body, Glance, IndexedPile, Place, SparsePage};

@@ -5,6 +5,9 @@
 //! bytecode. So a long one calls a Python function that does nothing every now and then. To let go of the lock by hand
 //! would not do: who takes it back at once has it before the others are awake, and they begin to wait anew.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -12,7 +15,7 @@ use crate::once::once;
 use crate::{ffi, result};
 
 /// What a step costs beside its bytes, counted in bytes.
-const STEP: usize = 256;
+pub(crate) const STEP: usize = 256;
 /// How much is done from one look to the next: some ten microseconds.
 const ENOUGH: usize = 256 * STEP;
 
@@ -56,10 +59,49 @@ impl Meanwhile {
     #[cold]
     fn look(&mut self, py: Python<'_>) -> PyResult<()> {
         *self = Self { left: ENOUGH, looked: true };
-        let nothing = nothing(py)?;
-        // SAFETY: attached; a function, held for ever; a new reference or null with an error set.
-        unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(nothing.as_ptr(), [])) }.map(drop)
+        do_nothing(py)
     }
+}
+
+/// As [`Meanwhile`], for the steps of a loop that runs elsewhere, such as that of `list()`: each step is a call of its
+/// own, maybe of another thread.
+pub(crate) struct OtherLoop {
+    left: AtomicUsize,
+}
+
+impl OtherLoop {
+    pub(crate) fn new() -> Self {
+        Self { left: AtomicUsize::new(ENOUGH) }
+    }
+
+    /// A step is done that cost so many bytes.
+    #[inline(always)]
+    pub(crate) fn did(&self, bytes: usize) {
+        // Relaxed, and in two: where several threads take steps at one time, some need not count.
+        self.left.store(self.left.load(Relaxed).saturating_sub(bytes), Relaxed);
+    }
+
+    /// To be called before a step. As of [`Meanwhile::step`], any Python code may run.
+    ///
+    /// # Errors
+    /// As [`Meanwhile::step`].
+    #[inline(always)]
+    pub(crate) fn look_in_time(&self, py: Python<'_>) -> PyResult<()> {
+        // Relaxed: as above.
+        if self.left.load(Relaxed) > 0 {
+            return Ok(());
+        }
+        self.left.store(ENOUGH, Relaxed);
+        do_nothing(py)
+    }
+}
+
+/// Calls the function that does nothing.
+#[cold]
+fn do_nothing(py: Python<'_>) -> PyResult<()> {
+    let nothing = nothing(py)?;
+    // SAFETY: attached; a function, held for ever; a new reference or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(nothing.as_ptr(), [])) }.map(drop)
 }
 
 /// The function that does nothing. Asked for once when the module is made.

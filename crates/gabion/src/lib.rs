@@ -85,8 +85,8 @@ pub use gabion_cache::{
 };
 pub use gabion_pile as pile;
 pub use gabion_pile::{
-    Cursor, Long, OpenOptions, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf,
-    Reading, RunIdentity, Saving, View, with_read_buf,
+    Cursor, Long, Noted, OpenOptions, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers,
+    ReadBuf, Reading, RunIdentity, Saving, View, with_read_buf,
 };
 pub use gabion_slots as slots;
 pub use gabion_slots::allocator_api2;

@@ -3,7 +3,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use gabion::{
-    Affinity, BlockError, Buffer, Cache, Cursor, FileError, FreeError, Global, Group, GroupRequest, Lease, Pile,
+    Affinity, BlockError, Buffer, Cache, Cursor, FileError, FreeError, Global, Group, GroupRequest, Lease, Noted, Pile,
     PileError, Pointer, Pointers, Pool, ReadBuf, Request, RunIdentity, SlotBox, Slots, SlotsError, Table, View, Within,
     WithinGlobal, WithinOwned,
 };
@@ -20,7 +20,7 @@ macro_rules! each {
 
 #[test]
 fn all_may_be_sent_and_shared() {
-    each!(is_of_any_thread: Pile, View, Pointer, Pointers<'_>, Cursor, ReadBuf, RunIdentity, PileError);
+    each!(is_of_any_thread: Pile, View, Pointer, Pointers<'_>, Cursor, Noted, ReadBuf, RunIdentity, PileError);
     each!(is_of_any_thread: Cache, Table, Lease);
     each!(is_of_any_thread: Pool, Buffer, Group, Request, GroupRequest, BlockError, FileError);
     each!(is_of_any_thread: Slots, Within<'_>, WithinGlobal<0>, Global, SlotBox<'_, u64>, SlotsError, FreeError, Affinity);
@@ -29,7 +29,7 @@ fn all_may_be_sent_and_shared() {
 
 #[test]
 fn a_panic_beside_them_leaves_them_whole() {
-    each!(stands_panics: Pile, View, Pointer, Pointers<'_>, Cursor, ReadBuf, RunIdentity, PileError);
+    each!(stands_panics: Pile, View, Pointer, Pointers<'_>, Cursor, Noted, ReadBuf, RunIdentity, PileError);
     each!(stands_panics: Cache, Table, Lease);
     each!(stands_panics: Pool, Buffer, Group, Request, GroupRequest, BlockError);
     each!(stands_panics: Slots, Within<'_>, WithinGlobal<0>, Global, SlotBox<'_, u64>, SlotsError, FreeError, Affinity);

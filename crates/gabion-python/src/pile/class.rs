@@ -491,8 +491,10 @@ impl Pile {
         Ok(PileIterator::new(&slf, Gives::Pointer))
     }
 
-    /// Go through all objects, building each when its turn comes. Other threads may put, replace and remove meanwhile:
-    /// every object that is there from beginning to end is given exactly once, one that comes or goes may be missed.
+    /// An iterator over all objects, which builds each when its turn comes. The loop and other threads may put, replace
+    /// and remove meanwhile: every object that is there from beginning to end is given exactly once, one that is
+    /// removed may be missed. Of those that are put after the first step none is given, unless it takes the place of
+    /// one that was removed after it. Iterators have no len(): that is the pile's.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -504,7 +506,7 @@ impl Pile {
         Ok(PileIterator::new(slf, Gives::Object))
     }
 
-    /// Go through all pointers and their objects, as pairs; otherwise as values().
+    /// An iterator over all pointers and their objects, as pairs; otherwise as values().
     fn items(slf: &Bound<'_, Self>) -> PyResult<PileIterator> {
         slf.get().open(slf.py())?;
         Ok(PileIterator::new(slf, Gives::Both))

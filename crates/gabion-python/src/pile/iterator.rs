@@ -2,12 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use gabion_pile::{Cursor, Pointer};
+use gabion_pile::{Cursor, Noted, PileError, Pointer};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::refusal::type_error;
+use super::refusal::{Failure, type_error};
 use super::state::Pile;
+use crate::meanwhile::{OtherLoop, STEP};
 use crate::result;
 
 /// What an iterator gives of each object.
@@ -18,26 +19,53 @@ pub(super) enum Gives {
     Both,
 }
 
-/// Goes over a pile beside running writers: every object that is there from beginning to end is seen exactly once. One
-/// that is removed between the look at its pointer and its own is passed over.
+/// What a step costs that gives a pointer alone, counted in bytes.
+const POINTER: usize = STEP / 8;
+
+/// Where an iteration is.
+#[derive(Default)]
+struct Walk {
+    cursor: Cursor,
+    /// What there was when the iteration began; `None` before the first step.
+    noted: Option<Noted>,
+    /// How many of that are still to come, if nothing is removed.
+    left: usize,
+}
+
+/// Goes over what is in a pile at the first step, beside running writers: every object that is there from beginning to
+/// end is seen exactly once. One that is removed between the look at its pointer and its own is passed over.
 #[pyclass(frozen, module = "gabion")]
 pub(super) struct PileIterator {
     pile: Py<Pile>,
     gives: Gives,
     // Two threads may share an iterator; each pointer goes to one of them.
-    cursor: Mutex<Cursor>,
+    walk: Mutex<Walk>,
+    meanwhile: OtherLoop,
 }
 
 impl PileIterator {
     pub(super) fn new(pile: &Bound<'_, Pile>, gives: Gives) -> Self {
-        Self { pile: pile.clone().unbind(), gives, cursor: Mutex::new(Cursor::default()) }
+        Self { pile: pile.clone().unbind(), gives, walk: Mutex::default(), meanwhile: OtherLoop::new() }
     }
 
-    fn next_pointer(&self, py: Python<'_>) -> PyResult<Option<Pointer>> {
+    fn next_pointer(&self, py: Python<'_>) -> Result<Option<Pointer>, Failure> {
         let pile = self.pile.get().open(py)?;
         // No Python code runs under this lock, and the thread stays attached: it cannot be waited for in a circle.
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(pile.next_pointer(&mut cursor))
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        let Walk { cursor, noted, left } = &mut *walk;
+        let noted = if let Some(noted) = noted {
+            noted
+        } else {
+            *left = pile.len() as usize;
+            noted.insert(pile.note().map_err(PileError::Blocks)?)
+        };
+        let next = pile.next_noted(cursor, noted);
+        *left = left.saturating_sub(1);
+        if next.is_none() {
+            // The end, and it stays so.
+            (*noted, *left) = (Noted::default(), 0);
+        }
+        Ok(next)
     }
 }
 
@@ -48,12 +76,18 @@ impl PileIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        while let Some(pointer) = self.next_pointer(py)? {
+        // Before anything is taken: what a signal's handler raises costs the loop no object.
+        self.meanwhile.look_in_time(py)?;
+        while let Some(pointer) = self.next_pointer(py).map_err(|failure| failure.raise(py))? {
             if matches!(self.gives, Gives::Pointer) {
+                self.meanwhile.did(POINTER);
                 return result::number(py, pointer.to_bits()).map(Some);
             }
-            let object = match self.pile.get().build(py, pointer) {
-                Ok(object) => object.into_bound(py),
+            let object = match self.pile.get().build_sized(py, pointer) {
+                Ok((object, bytes)) => {
+                    self.meanwhile.did(bytes.saturating_add(STEP));
+                    object.into_bound(py)
+                }
                 Err(failure) if failure.is_dead_pointer() => continue,
                 Err(failure) => return Err(failure.raise(py)),
             };
@@ -63,6 +97,12 @@ impl PileIterator {
             };
         }
         Ok(None)
+    }
+
+    /// About how many are still to come: for list(), and whoever shows progress.
+    fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
+        let walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        if walk.noted.is_some() { Ok(walk.left) } else { Ok(self.pile.get().open(py)?.len() as usize) }
     }
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
