@@ -204,6 +204,16 @@ def test_the_advice_for_an_array_works() -> None:
     assert (kept.cache_stats().hits, kept.cache_stats().entries) == (1, 2)
 
 
+def test_the_advice_for_tables_of_pandas_is_what_is_in_them() -> None:
+    hashed = r"hashlib\.sha256\(pandas\.util\.hash_pandas_object\(x\)\.values\)\.hexdigest\(\)"
+    advised = {"DataFrame": rf"\({hashed}, tuple\(x\.columns\)\)", "Series": rf"\({hashed}, x\.name\)", "Index": hashed}
+    for name, key in advised.items():
+        # Stands for the one of pandas, which has an attribute for each of its columns.
+        table = type(name, (), {"__module__": "pandas", "__eq__": lambda *_: True, "__hash__": None, "id": []})()
+        with pytest.raises(TypeError, match=rf"of type {name}: .*key=lambda x: {key}$"):
+            cache.memoize(one)(table)
+
+
 def test_a_mutable_dataclass_is_told_what_would_do() -> None:
     with pytest.raises(
         TypeError, match=r"of type Thawed, which with @dataclass\(frozen=True\) would have one: pass key="

@@ -45,8 +45,17 @@ _BY_NAME: dict[str, tuple[str, _Made]] = {
         for kind in ("Address", "Network", "Interface")
     },
     "decimal.Decimal": ("str({0})", str),
+    "numpy.datetime64": ("str({0})", str),
+    "numpy.timedelta64": ("str({0})", str),
     "zoneinfo.ZoneInfo": ("{0}.key", lambda x: x.key),
 }
+# What is in a table of pandas, in order, and what its columns are called: a table has no id.
+_TABLES = {
+    "DataFrame": "({hashed}, tuple({0}.columns))",
+    "Series": "({hashed}, {0}.name)",
+    "Index": "{hashed}",
+}
+_HASHED = "hashlib.sha256(pandas.util.hash_pandas_object({0}).values).hexdigest()"
 _BY_ID: tuple[str, _Made] = ("(type({0}), {0}.id)", lambda x: (type(x), x.id))
 _BY_PLACE: tuple[str, _Made] = ("({0}.__module__, {0}.__qualname__)", lambda x: (x.__module__, x.__qualname__))
 
@@ -57,6 +66,9 @@ def instead(value: Any, name: str) -> str | None:
     if class_.__module__ == "numpy" and class_.__name__ == "ndarray":
         # Objects have no bytes but their addresses.
         return None if value.dtype.hasobject else f"({name}.shape, {name}.dtype.str, {name}.tobytes())"
+    tables = [base.__name__ for base in class_.__mro__ if base.__module__.partition(".")[0] == "pandas"]
+    if table := next(filter(_TABLES.get, tables), None):
+        return _TABLES[table].format(name, hashed=_HASHED.format(name))
     own = _BY_NAME.get(f"{class_.__module__}.{class_.__qualname__}")
     bases = [own] if own else [_INSTEAD[base] for base in class_.__mro__ if base in _INSTEAD]
     for code, made in [_BY_PLACE] if _is_found(value) else [_BY_ID, *bases]:

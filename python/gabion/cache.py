@@ -51,6 +51,8 @@ else:
 
 __all__ = ["Cache", "CacheStats", "PutResult", "Table"]
 
+_OFFERED = 1_000
+
 _D = TypeVar("_D")
 
 
@@ -105,6 +107,10 @@ class Table(Renewer[_K, _V]):
     def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""
         return iter(dict.fromkeys(CacheTable._keys(self)))
+
+    def _ipython_key_completions_(self) -> list[_K]:
+        """Return keys that a notebook offers behind ``cache["``: some of them, where there are many."""
+        return self.keys()[:_OFFERED]
 
     # Without it, reversed() would take the cache for a sequence and ask for the keys 0, 1, 2.
     __reversed__ = None

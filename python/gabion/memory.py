@@ -43,6 +43,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Names for completion: what the module is for, and not what it imports."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
+
 class Call(NamedTuple):
     """One call on the way to a rent: its file, its line (0 where none is known), and the name of its function."""
 

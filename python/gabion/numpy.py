@@ -27,6 +27,12 @@ from gabion import _native
 
 __all__ = ["install", "installed", "is_pooled", "pooled", "uninstall"]
 
+
+def __dir__() -> list[str]:
+    """Names for completion: what the module is for, and not what it imports."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
+
 DEFAULT_MIN_BYTES = "256 KiB"
 
 
