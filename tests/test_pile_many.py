@@ -344,3 +344,27 @@ def test_where_memory_ends_it_is_a_memory_error(call: str, script: Any) -> None:
         assert (len(pile), pile.get(pointer)) == (1, 7)
         """,
     )
+
+
+class NAType:
+    """As pandas' NA: no int, and no float."""
+
+
+@pytest.mark.parametrize("call", ["get_many", "remove_many"])
+def test_what_is_no_pointer_is_told_with_its_place(pile: gabion.Pile, call: str) -> None:
+    pointers: list[Any] = [*pile.put_many("abc"), NAType()]
+    with pytest.raises(TypeError, match=r"not NAType, which stands for one that is missing: .*dropna\(\)") as raised:
+        getattr(pile, call)(pointers)
+    assert raised.value.__notes__ == [f"object 3 of those passed to {call}(), counted from 0"]
+    for other in (None, "1", 1.5):
+        with pytest.raises(TypeError, match="a pointer is an int") as raised:
+            getattr(pile, call)([pointers[0], other])
+        assert raised.value.__notes__ == [f"object 1 of those passed to {call}(), counted from 0"]
+
+
+@pytest.mark.parametrize("rows", ["itertuples", "iter_rows"])
+def test_a_table_in_place_of_its_column_is_told(pile: gabion.Pile, rows: str) -> None:
+    frame = type("Frame", (), {"__iter__": lambda _: iter(["ptr"]), rows: lambda _: iter([])})()
+    for call in (pile.get_many, pile.remove_many):
+        with pytest.raises(TypeError, match=r"takes pointers, and this is a table: pass the column of them"):
+            call(frame)

@@ -218,8 +218,9 @@ impl Pile {
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
-    /// that is returned when the pointer is not live. An object that cannot be built stays in the pile, and so does one
-    /// that is replaced again and again while it is built: RuntimeError.
+    /// that is returned when the pointer is not live; without (the ... of the signature), PointerError is raised. An
+    /// object that cannot be built stays in the pile, and so does one that is replaced again and again while it is
+    /// built: RuntimeError.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -356,9 +357,9 @@ impl Pile {
 
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers are
     /// random, because memory is prefetched. With a default, that takes the place of objects whose pointers are not
-    /// live; without, the first such pointer raises PointerError. Raises CodecError when an object cannot be built.
-    /// Notes of these errors say which one it is. ptrs is an array('Q'), a NumPy array of 64-bit ints, or an iterable
-    /// of ints.
+    /// live; without (the ... of the signature), the first such pointer raises PointerError. Raises CodecError when an
+    /// object cannot be built. Notes of these errors say which one it is. ptrs is an array('Q'), a NumPy array of
+    /// 64-bit ints, or an iterable of ints.
     #[pyo3(signature = (ptrs, /, default = Given::Absent), text_signature = "($self, ptrs, /, default=...)")]
     fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Given<'py>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, default.value())

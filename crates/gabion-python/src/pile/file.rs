@@ -2,16 +2,19 @@
 //!
 //! The codec's numbers stand in the file's log, and each is there before an encoding that refers to it.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gabion_blocks::BlockError;
 use gabion_blocks::file::FileError;
+use gabion_blocks::os::out_of_cancels_reach;
 use gabion_pile::{OpenOptions, Pile as Store};
 use pyo3::prelude::*;
 
-use super::refusal;
+use super::roll::FileId;
+use super::{refusal, roll};
 use crate::argument;
 use crate::codec::{Codec, Types};
 use crate::errors::{class_name, type_error};
@@ -20,6 +23,8 @@ use crate::gate::through_gate;
 /// What is known of a pile's file.
 pub(super) struct Kept {
     path: Py<PyAny>,
+    /// Which file it is, where the system says so.
+    pub file: Option<FileId>,
     pub read_only: bool,
     /// Numbers of the codec's that the log describes.
     described: AtomicU32,
@@ -45,14 +50,14 @@ impl Kept {
         // Before there is a file: it is not made for a call that is refused.
         let types = Types::read(types)?;
         let options = OpenOptions { max_bytes, shards, create, read_only, disk: None };
-        let failed = |error| refusal::of_file(error, path);
+        let failed = |error| not_opened(error, path, &place);
         let pile = through_gate(py, || Store::open(&place, &options)).map_err(failed)?;
         let codec = Codec::with_types(py, Some(Arc::clone(pile.budget())), types)?;
         let log = through_gate(py, || pile.log()).map_err(failed)?;
         codec.restore(py, &log).map_err(|error| refusal::of_log(error, path))?;
         let described = AtomicU32::new(codec.type_count() as u32);
-        let path = argument::shown_path(py, &place)?.unbind();
-        Ok((pile, codec, Self { path, read_only, described, appending: Mutex::new(()) }))
+        let (path, file) = (argument::shown_path(py, &place)?.unbind(), file_at(&place));
+        Ok((pile, codec, Self { path, file, read_only, described, appending: Mutex::new(()) }))
     }
 
     /// The path that was passed, as a str.
@@ -111,6 +116,35 @@ impl Kept {
     fn failed(&self, py: Python<'_>, error: FileError) -> PyErr {
         refusal::of_file(error, self.path.bind(py))
     }
+}
+
+/// Which file a path leads to.
+pub(super) fn file_at(place: &Path) -> Option<FileId> {
+    let found = out_of_cancels_reach(|| std::fs::metadata(place)).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// As [`refusal::of_file`], where a file that is in use is told whether this process is who has it open.
+#[cold]
+pub(super) fn not_opened(error: FileError, path: &Bound<'_, PyAny>, place: &Path) -> PyErr {
+    let py = path.py();
+    let FileError::InUse = error else { return refusal::of_file(error, path) };
+    let Some((open, name)) = file_at(place).and_then(|file| roll::open_in(py, file)) else {
+        return refusal::in_use(
+            path,
+            "the file is open already, in another process, or in views of a pile that this one has closed: close it \
+             there, wait until the views are gone, or open all of them for reading only",
+        );
+    };
+    let shown = |object: &Bound<'_, PyAny>| object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    let open = shown(open.bind(py));
+    let named = name.map_or_else(String::new, |name| format!(" {}", shown(name.bind(py).as_any())));
+    let text = format!(
+        "the file is open already in this process, as gabion.Pile{named} in {open}: use that one, or close() it first; where \
+         no variable leads to it, what holds it may be a traceback (sys.last_traceback), Out[...] of a notebook, or a \
+         thread; gc.get_objects() has it"
+    );
+    refusal::in_use(path, &text)
 }
 
 /// A path as callers write it.

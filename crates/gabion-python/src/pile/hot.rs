@@ -40,7 +40,7 @@ the system has none; the pile is unchanged then. Takes time linear in the size o
         get,
         c"get($self, ptr, /, default=...)\n--\n\n\
 Build and return the object behind a pointer: equal to what was put, and new at every call.\n\n\
-With a default, that is returned when the pointer is not live. Without, PointerError says what is wrong: the object\n\
+With a default, that is returned when the pointer is not live. Without (the ... of the signature), PointerError says what is wrong: the object\n\
 was removed, the pointer is another pile's, or no pile's. Takes no lock and time linear in the object.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 
 use super::each::{announced, each, iterator, room_for};
 use super::number;
-use super::refusal::{Failure, or_default, tell, type_error};
+use super::refusal::{Failure, or_default, tell_which, type_error};
 use super::state::Pile;
 use crate::codec::Apart;
 use crate::ffi;
@@ -50,12 +50,6 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
         Ok(made)
     });
     made.map_err(|error| undo(this, py, &pointers, error))
-}
-
-/// Notes which object an error is about.
-#[cold]
-fn tell_which(py: Python<'_>, error: &PyErr, index: usize, call: &str) {
-    tell(py, error, || format!("object {index} of those passed to {call}(), counted from 0"));
 }
 
 /// Refuses what gives something else than the objects that its caller means: a mapping gives its keys, a table the
@@ -111,7 +105,7 @@ pub(super) fn get_many<'py>(
     default: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = ptrs.py();
-    let pointers = number::pointers(ptrs)?;
+    let pointers = number::pointers(ptrs, "get_many")?;
     let pile = this.open(py)?;
     for pointer in pointers.iter().take(AHEAD).flatten() {
         pile.prefetch(*pointer);
@@ -158,7 +152,7 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 /// `Pile.remove_many`
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let py = ptrs.py();
-    let pointers = number::pointers(ptrs)?;
+    let pointers = number::pointers(ptrs, "remove_many")?;
     let pile = this.open_to_change(py)?;
     let (mut removed, mut meanwhile) = (0, Meanwhile::new());
     for (index, pointer) in pointers.iter().enumerate() {

@@ -96,8 +96,8 @@ fn read<'py, T: Element>(
 }
 
 /// Reads many pointers: out of an array('Q') or any other buffer of 64-bit ints at once, otherwise one by one out of an
-/// iterable.
-pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Many> {
+/// iterable. `call` is what they were passed to.
+pub(super) fn pointers(values: &Bound<'_, PyAny>, call: &str) -> PyResult<Many> {
     let py = values.py();
     if let Some(many) = buffered(values)? {
         return Ok(many);
@@ -111,7 +111,11 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Many> {
         many.push(match pointer(&value) {
             Ok(pointer) => Ok(pointer),
             Err(Failure::Impossible(number)) => Err(number),
-            Err(failure) => return Err(failure.raise(py)),
+            Err(failure) => {
+                let error = failure.raise(py);
+                refusal::tell_which(py, &error, many.len(), call);
+                return Err(refusal::no_pointers(values, call).unwrap_or(error));
+            }
         });
         Ok(0)
     })?;

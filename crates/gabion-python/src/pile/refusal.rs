@@ -104,6 +104,12 @@ pub(super) fn tell(py: Python<'_>, error: &PyErr, about: impl FnOnce() -> String
     }
 }
 
+/// Notes which of many objects an error is about.
+#[cold]
+pub(super) fn tell_which(py: Python<'_>, error: &PyErr, index: usize, call: &str) {
+    tell(py, error, || format!("object {index} of those passed to {call}(), counted from 0"));
+}
+
 /// For an object that could not be built: notes its pointer.
 #[cold]
 pub(super) fn not_built(py: Python<'_>, error: PyErr, pointer: Pointer) -> PyErr {
@@ -125,10 +131,22 @@ pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
     // NumPy's are no instances of Python's, but for one.
     let hint = if class.starts_with("float") {
         ", which has lost digits that int() does not bring back: keep pointers as ints of 64 bits (uint64 in NumPy and pandas)"
+    } else if matches!(class.rsplit('.').next(), Some("NAType" | "NaTType" | "NoneType")) {
+        ", which stands for one that is missing: leave those out, as column.dropna() of pandas does, or use \
+         column.map(pile.get, na_action=\"ignore\")"
     } else {
         ""
     };
     type_error(value.py(), &format!("a pointer is an int, as put() returned it, not {class}{hint}"))
+}
+
+/// For a table, which gives the names of its columns where pointers are asked for.
+#[cold]
+pub(super) fn no_pointers(values: &Bound<'_, PyAny>, call: &str) -> Option<PyErr> {
+    let class = values.get_type();
+    let is_table = class.hasattr("itertuples").unwrap_or(false) || class.hasattr("iter_rows").unwrap_or(false);
+    let text = format!("{call}() takes pointers, and this is a table: pass the column of them, as in frame[\"ptr\"]");
+    is_table.then(|| type_error(values.py(), &text))
 }
 
 /// For an object that has no bytes to view. `name` says what it is, where that is known without building it.
@@ -182,14 +200,24 @@ pub(super) fn parted(py: Python<'_>) -> PyErr {
     own_error(py, |errors| &errors.closed, text)
 }
 
+fn named_file(path: &Bound<'_, PyAny>, text: &dyn Display) -> String {
+    format!("{}: {text}", legible(path).unwrap_or_else(|_| "?".to_owned()))
+}
+
+/// For a file that somebody else has open.
+#[cold]
+pub(super) fn in_use(path: &Bound<'_, PyAny>, text: &str) -> PyErr {
+    exception(&path.py().get_type::<PyBlockingIOError>(), &named_file(path, &text))
+}
+
 /// For a file that could not be opened, read or flushed.
 #[cold]
 pub(super) fn of_file(error: FileError, path: &Bound<'_, PyAny>) -> PyErr {
     let py = path.py();
-    let named = |text: &dyn Display| format!("{}: {text}", legible(path).unwrap_or_else(|_| "?".to_owned()));
+    let named = |text: &dyn Display| named_file(path, text);
     match error {
         FileError::System { error, .. } => system_error(py, &error, Some(path)),
-        FileError::InUse => exception(&py.get_type::<PyBlockingIOError>(), &named(&FileError::InUse)),
+        FileError::InUse => in_use(path, &FileError::InUse.to_string()),
         FileError::Memory(error) => refused(py, &error, &named(&error)),
         error => own_error(py, |errors| &errors.corrupt_file, &named(&error)),
     }

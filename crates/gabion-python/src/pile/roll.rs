@@ -16,11 +16,16 @@ use crate::result;
 /// How many piles are entered before it is looked for those that are gone.
 const FEW: usize = 64;
 
+/// What tells a file from all others, whatever names it has: its device and its number there.
+pub(super) type FileId = (u64, u64);
+
 struct Entry {
     id: u64,
     pile: Weak<Store>,
     /// Of a pile in a file, as a str.
     path: Option<Py<PyAny>>,
+    /// Which file that is.
+    file: Option<FileId>,
     name: Option<Py<PyString>>,
 }
 
@@ -55,7 +60,7 @@ fn roll() -> MutexGuard<'static, Roll> {
 pub(super) fn enter(
     py: Python<'_>,
     pile: &Arc<Store>,
-    path: Option<&Bound<'_, PyAny>>,
+    path: Option<(&Bound<'_, PyAny>, Option<FileId>)>,
     name: Option<&Bound<'_, PyString>>,
 ) -> PyResult<u64> {
     let mut roll = roll();
@@ -70,8 +75,9 @@ pub(super) fn enter(
     }
     let id = roll.entered;
     roll.entered += 1;
-    let (path, name) = (path.map(|path| path.clone().unbind()), name.map(|name| name.clone().unbind()));
-    roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path, name });
+    let (file, name) = (path.and_then(|(_, file)| file), name.map(|name| name.clone().unbind()));
+    let path = path.map(|(path, _)| path.clone().unbind());
+    roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path, file, name });
     Ok(id)
 }
 
@@ -83,6 +89,20 @@ pub(super) fn strike(id: u64) {
         // As one that is gone. The list is gone through at times, not at each close.
         entry.pile = Weak::new();
     }
+}
+
+/// The path and the name of the pile that this process has open in a file, if it has. A forked child has none of its
+/// parent's.
+pub(super) fn open_in(py: Python<'_>, file: FileId) -> Option<(Py<PyAny>, Option<Py<PyString>>)> {
+    let (pile, path, name) = {
+        let roll = roll();
+        let entry = roll.entries.iter().find(|entry| entry.file == Some(file) && entry.pile.strong_count() > 0)?;
+        let name = entry.name.as_ref().map(|name| name.clone_ref(py));
+        (Weak::clone(&entry.pile), entry.path.as_ref()?.clone_ref(py), name)
+    };
+    // Without the roll's lock: this may be the last to have the pile, which lets its file go then.
+    let parted = pile.upgrade()?.is_parted();
+    (!parted).then_some((path, name))
 }
 
 /// What each open pile says of itself: a list of dicts, the oldest pile first. A forked child says nothing of its

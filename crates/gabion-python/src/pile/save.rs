@@ -1,8 +1,9 @@
 //! A pile of Python objects saved to a file.
 
+use gabion_blocks::file::FileError;
 use pyo3::prelude::*;
 
-use super::file::place_of;
+use super::file::{file_at, not_opened, place_of};
 use super::refusal;
 use super::state::Pile;
 use crate::gate::through_gate;
@@ -11,7 +12,16 @@ impl Pile {
     /// Saves the pile to a file of this path, whether it lies in memory or in another file.
     pub(super) fn save_to(&self, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, place) = (path.py(), place_of(path)?);
-        let failed = |error| refusal::of_file(error, path);
+        let failed = |error| match (&error, &self.kept) {
+            (FileError::InUse, Some(kept))
+                if !kept.read_only && kept.file.is_some() && kept.file == file_at(&place) =>
+            {
+                let text = "the file is open already, and is this pile's own: what was put is in it, and flush() waits until \
+                            that is on the disk; give save() another path, for a copy";
+                refusal::in_use(path, text)
+            }
+            _ => not_opened(error, path, &place),
+        };
         let store = self.open(py)?;
         let saving = through_gate(py, || store.begin_save(&place, None));
         let mut records = Vec::new();

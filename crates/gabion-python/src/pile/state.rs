@@ -70,7 +70,7 @@ impl Pile {
         name: Option<Bound<'_, PyString>>,
     ) -> PyResult<Self> {
         let pile = Arc::new(pile);
-        let number = roll::enter(py, &pile, kept.as_ref().map(|kept| kept.path(py)), name.as_ref())?;
+        let number = roll::enter(py, &pile, kept.as_ref().map(|kept| (kept.path(py), kept.file)), name.as_ref())?;
         let (kept, name) = (kept.map(Box::new), name.map(Bound::unbind));
         Ok(Self { pile, codec, kept, name, number, closed: AtomicBool::new(false) })
     }
