@@ -500,3 +500,36 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", METHODS)
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
     run_as_program(PROCESSES, tmp_path, method)
+
+
+def test_pointers_of_a_child_are_refused_in_its_parent_and_in_its_sisters(script: Callable[..., str]) -> None:
+    script("""
+        import multiprocessing, os
+        import gabion
+
+        pile = gabion.Pile()
+        before = pile.put_many(["something", "x" * 5_000, "y" * 100])
+        pile.remove(before[2])
+
+        def work(_):
+            mine = [pile.put(("a child's", os.getpid())), pile.put("x" * 5_000), pile.put("x" * 900)]
+            assert pile.get_many(before[:2]) == ["something", "x" * 5_000]
+            assert pile.get(mine[0]) == ("a child's", os.getpid())
+            return mine
+
+        if __name__ == "__main__":
+            refused = asked = 0
+            for _ in range(3):
+                with multiprocessing.get_context("fork").Pool(2) as pool:
+                    theirs = [ptr for some in pool.map(work, range(6), chunksize=3) for ptr in some]
+                pile.put_many([f"parent's {number}" for number in range(18)] + ["x" * 5_000] * 18 + ["x" * 900] * 18)
+                asked += len(theirs)
+                refused += sum(ptr not in pile for ptr in theirs)
+                # Those of two sisters: by luck the same.
+                asked += 18
+                refused += len(set(theirs))
+            # Nearly always.
+            assert refused >= asked - 36, (refused, asked)
+            pile.validate()
+            print("done")
+    """)

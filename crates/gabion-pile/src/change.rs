@@ -171,14 +171,14 @@ impl Inner {
         let words = 1 + payload.len().div_ceil(8);
         let class = if words <= MAX_SLOT_WORDS { class_for_words(words) } else { return None };
         let (block, at) = self.heap.take_ready_slot(ground, class)?;
-        Some(self.fill((block, at), payload, false))
+        Some(self.fill(ground, (block, at), payload, false))
     }
 
     /// Writes a payload into a slot that was just taken.
     #[inline(always)]
-    fn fill(&mut self, (block, at): (Block<'_>, Loc), payload: &[u8], reserved: bool) -> Pointer {
+    fn fill(&mut self, ground: Ground<'_>, (block, at): (Block<'_>, Loc), payload: &[u8], reserved: bool) -> Pointer {
         let word = at.word();
-        let generation = Word(block.word(word).load(Relaxed)).generation();
+        let generation = self.generation_for(ground.blocks, &block, at);
         let commit = Word::inline(generation, payload.len(), reserved, self.next_version());
         reuse((&block, word + 1), payload, (&block, word, commit.0));
         self.objects += 1;
@@ -193,10 +193,10 @@ impl Inner {
         let reserved = capacity > length;
         if words <= MAX_SLOT_WORDS {
             let slot = self.heap.take_slot(ground, class_for_words(words))?;
-            return Ok(self.fill(slot, payload.whole, reserved));
+            return Ok(self.fill(ground, slot, payload.whole, reserved));
         }
         let (block, at) = self.heap.take_slot(ground, 0)?;
-        let generation = Word(block.word(at.word()).load(Relaxed)).generation();
+        let generation = self.generation_for(ground.blocks, &block, at);
         let away = self.move_out(ground, (at, generation), payload, capacity, reserved).inspect_err(|_| {
             self.heap.free_slot(ground, at, true, true).expect("taken above");
         })?;

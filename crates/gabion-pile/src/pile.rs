@@ -49,7 +49,8 @@ pub struct PileOptions {
 ///
 /// # Forks
 /// A child that was forked while another thread wrote to a pile inherits that shard's lock taken, for ever, as with any
-/// lock; fork while no thread writes. (The Python package sees to that itself.)
+/// lock; fork while no thread writes, and call [`forked`](crate::forked) in the child. (The Python package sees to that
+/// itself.)
 pub struct Pile {
     pub(crate) blocks: BlockSet,
     pub(crate) budget: Arc<Budget>,

@@ -1,14 +1,29 @@
 //! A shard: a heap and what is known about its objects, behind one lock for writers.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use gabion_blocks::os::out_of_cancels_reach;
-use gabion_blocks::{Biased, BiasedGuard, BlockError, make_room};
-use gabion_heap::Heap;
+use gabion_blocks::{Biased, BiasedGuard, Block, BlockError, BlockSet, LAST_GENERATION, make_room, unique_number};
+use gabion_heap::{Heap, Loc};
 
 use crate::large::LargeTable;
 use crate::pins::Pins;
 use crate::word::Word;
+
+/// How many forks led from the process in which piles were first used to this one, as far as [`forked`] was told.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// To be called in a child that was just forked: its piles go on with generations of their own, so that a pointer which
+/// it puts from now on is refused in its parent, in its sisters, and the other way round, nearly always. Without it,
+/// both sides give out the same numbers for different objects. Takes no lock.
+pub fn forked() {
+    // Relaxed: the number is its whole message, and the child has one thread.
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How far ahead of its parent's a child's generations begin: by one of so many numbers. Others have few of them in
+/// common with it, and a slot has all but a small part of its generations left.
+const AHEAD: u32 = 1 << 14;
 
 /// One shard. Aligned so that two shards never share a cache line, nor the pair that the prefetcher takes.
 #[repr(align(128))]
@@ -34,6 +49,10 @@ pub(crate) struct Inner {
     /// No page could be cleared of chunks, and none was freed since.
     pub crowded: bool,
     version: u32,
+    /// What [`FORKS`] was when `least` was set.
+    forks: u32,
+    /// The least generation that is given out.
+    least: u32,
 }
 
 impl Shard {
@@ -41,8 +60,10 @@ impl Shard {
         let heap = Heap::new(number, |floor| Word::free(floor).0);
         // The first key of a table of the standard library's comes from the system.
         let (large, pins) = out_of_cancels_reach(|| (LargeTable::new(number), Pins::default()));
+        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `forked`.
+        let (objects, used_bytes, away, crowded, version, least) = (0, 0, 0, false, 0, 0);
         let inner =
-            Inner { heap, large, pins, objects: 0, used_bytes: 0, away: 0, writes_beside, crowded: false, version: 0 };
+            Inner { heap, large, pins, objects, used_bytes, away, writes_beside, crowded, version, forks, least };
         Self { inner: Biased::new(inner), objects: AtomicU64::new(0) }
     }
 
@@ -75,6 +96,34 @@ impl Shard {
 }
 
 impl Inner {
+    /// The generation of what is put into a free slot.
+    #[inline(always)]
+    pub fn generation_for(&mut self, blocks: &BlockSet, block: &Block<'_>, at: Loc) -> u32 {
+        // Relaxed: the shard's lock orders the word. See `forked` for the other.
+        let generation = Word(block.word(at.word()).load(Ordering::Relaxed)).generation();
+        if generation >= self.least && self.forks == FORKS.load(Ordering::Relaxed) {
+            return generation;
+        }
+        self.generation_after_fork(blocks, at, generation)
+    }
+
+    #[cold]
+    fn generation_after_fork(&mut self, blocks: &BlockSet, at: Loc, generation: u32) -> u32 {
+        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `forked`.
+        if self.forks != forks {
+            self.forks = forks;
+            let highest = blocks.each_number().map(|number| blocks.generation_floor(number)).max().unwrap_or(0);
+            // A slot whose generations are used up by half keeps the others. What lies in a file is the parent's.
+            if blocks.file().is_none() && highest < LAST_GENERATION / 2 {
+                self.least = highest + 1 + unique_number() as u32 % AHEAD;
+            }
+        }
+        if generation < self.least {
+            blocks.raise_generation_floor(at.number(), self.least);
+        }
+        generation.max(self.least)
+    }
+
     /// A version that no word of this shard has had for a long time.
     #[inline]
     pub fn next_version(&mut self) -> u32 {

@@ -52,6 +52,7 @@ use pyo3::prelude::*;
 
 use crate::meanwhile;
 use crate::once::make_class;
+use crate::result;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -62,6 +63,9 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     many::array_maker(m.py())?;
     meanwhile::nothing(m.py())?;
     class::shards(m.py())?;
+    let hooks = result::dict(m.py())?;
+    hooks.set_item("after_in_child", wrap_pyfunction!(roll::after_fork_in_child, m)?)?;
+    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
     make_class::<iterator::PileIterator>(m);
     make_class::<view::PileView>(m);
     hot::install(&m.py().get_type::<state::Pile>())
