@@ -51,7 +51,7 @@ pub(crate) use refusal::not_made;
 use pyo3::prelude::*;
 
 use crate::meanwhile;
-use crate::once::make_class;
+use crate::once::{import, make_class};
 use crate::result;
 
 /// Adds the classes to the extension module.
@@ -65,7 +65,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     class::shards(m.py())?;
     let hooks = result::dict(m.py())?;
     hooks.set_item("after_in_child", wrap_pyfunction!(roll::after_fork_in_child, m)?)?;
-    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
     make_class::<iterator::PileIterator>(m);
     make_class::<view::PileView>(m);
     hot::install(&m.py().get_type::<state::Pile>())
