@@ -187,6 +187,7 @@ mod tests {
     use crate::os::system;
 
     /// A door whose huge pages cost what the test says: the clock is the thread's own, so it is spent, not slept.
+    #[derive(Debug)]
     struct Priced {
         dear: bool,
         asked: std::sync::Mutex<Vec<(usize, usize)>>,

@@ -83,7 +83,7 @@ pub use rank::Rank;
 pub use run::{Run, total_len};
 pub use set::BlockSet;
 pub use unique::unique_number;
-pub use units::{UnitTable, zero_counts};
+pub use units::{UnitTable, null_pointers, zero_counts};
 
 /// Bytes in a block: two huge pages of 2 MiB, so that masking any inner address finds the block.
 pub const BLOCK_BYTES: usize = 4 << 20;

@@ -23,10 +23,10 @@ const _: () = assert!(2 * HUGE_PAGE == BLOCK_BYTES);
 /// The blocks of one owner (a pile, say): takes them from a pool, finds them by number, gives their memory back.
 ///
 /// A block stays in the set until the set is dropped, because readers that take no lock may still look at it; its
-/// *memory* goes back earlier: by [`BlockSet::decommit`] at once, or by [`BlockSet::release`] when the pool's policy
-/// has no use for it, unless it is taken for use again before. An owner that knows that no reader looks gives a block
-/// back whole, by [`BlockSet::give_back`]. What the set holds counts apart from the pool's buffers and draws on none of
-/// the pool's limits.
+/// *memory* goes back earlier: by [`BlockSet::decommit_pages`] at once, or by [`BlockSet::release`] when the pool's
+/// policy has no use for it, unless it is taken for use again before. An owner that knows that no reader looks gives a
+/// block back whole, by [`BlockSet::give_back`]. What the set holds counts apart from the pool's buffers and draws on
+/// none of the pool's limits.
 pub struct BlockSet {
     owner: Owner,
     pool: Pool,
@@ -311,19 +311,8 @@ impl BlockSet {
         }
     }
 
-    /// Gives back the memory of `pages` pages from page `first` on, at once; they read as zero from then on. Of page 0,
-    /// the first 4 KiB stay as they are: running readers look at the header there.
-    ///
-    /// # Panics
-    /// When the range is not inside a block of this set.
-    pub fn decommit(&self, number: u32, first: usize, pages: usize) {
-        assert!(first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first, "pages beyond the block");
-        if pages > 0 {
-            self.decommit_pages(number, u64::MAX >> (PAGES_PER_BLOCK - pages) << first);
-        }
-    }
-
-    /// As [`BlockSet::decommit`], of pages that stand for a bit each. Returns those of them that had been released and
+    /// Gives back the memory of pages, a bit each, at once; they read as zero from then on. Of page 0, the first 4 KiB
+    /// stay as they are: running readers look at the header there. Returns those of them that had been released and
     /// were still warm.
     ///
     /// # Panics

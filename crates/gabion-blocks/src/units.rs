@@ -77,6 +77,15 @@ pub fn zero_counts(most: usize) -> Result<Box<[AtomicU32]>, BlockError> {
     unsafe { zeroes(most) }
 }
 
+/// A table of null pointers, in memory that stays untouched until one is set.
+///
+/// # Errors
+/// As [`zero_counts`].
+pub fn null_pointers<T>(most: usize) -> Result<Box<[AtomicPtr<T>]>, BlockError> {
+    // SAFETY: a null pointer is all zero.
+    unsafe { zeroes(most) }
+}
+
 /// That many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is
 /// touched where something is written, and nowhere else.
 ///

@@ -50,8 +50,8 @@ const FIRST: usize = BLOCK_HEADER_WORDS + 1;
 const END: usize = WORDS_PER_BLOCK - 1;
 /// Tag, two links, length.
 const LEAST_WORDS: usize = 4;
-/// The largest chunk: any is found by its bin in a fresh block.
-const MOST_WORDS: usize = WORDS_PER_BLOCK / 2;
+/// The most words that a chunk can be asked to hold: any is found by its bin in a fresh block.
+pub const MOST_WORDS: usize = WORDS_PER_BLOCK / 2;
 /// Every room begins at a multiple of that many words.
 const ROOM_ALIGN: usize = 2;
 const _: () = assert!(FIRST % ROOM_ALIGN == 1 && END % ROOM_ALIGN == 1);

@@ -49,7 +49,7 @@ mod heap;
 #[cfg(test)]
 mod tests;
 
-pub use chunks::{ChunkPage, Chunks, Found, chunk_length};
+pub use chunks::{ChunkPage, Chunks, Found, MOST_WORDS as MOST_CHUNK_WORDS, chunk_length};
 pub use class::{BLOCK_HEADER_WORDS, CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 pub use descriptor::{Descriptor, FLOOR_WORD, Kind, OWNER_WORD};
 pub use error::{Damage, HeapError};

@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{Block, BlockSet, LAST_GENERATION, WORDS_PER_BLOCK};
 use gabion_heap::{
-    Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, chunk_length, class_for_words, slot_words,
+    Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, MOST_CHUNK_WORDS, chunk_length,
+    class_for_words, slot_words,
 };
 
+use crate::buf::ReadBuf;
 use crate::large::ChargedRun;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
@@ -21,6 +23,9 @@ use crate::word::{GuestHeader, State, Word};
 
 /// The longest payload that lies in a chunk; longer ones get a run of their own.
 pub const CHUNK_PAYLOAD: usize = 1 << 20;
+const _: () = assert!(CHUNK_PAYLOAD / 8 < MOST_CHUNK_WORDS, "a payload and its header are a chunk");
+// All that is copied at all.
+const _: () = assert!(CHUNK_PAYLOAD == ReadBuf::MOST_KEPT);
 
 /// The longest payload that lies in a slot.
 pub const SLOT_PAYLOAD: usize = (MAX_SLOT_WORDS - 1) * 8;

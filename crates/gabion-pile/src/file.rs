@@ -19,7 +19,7 @@ use crate::stats::PileStats;
 use crate::word::Word;
 
 /// How a pile in a file is opened.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct OpenOptions {
     /// As [`PileOptions::max_bytes`](crate::PileOptions::max_bytes), but that `None` is what a file can hold at all: 4
     /// TiB. What is in the file already counts, and stays where it is more.
@@ -222,15 +222,6 @@ impl Pile {
         // slices are the only ones of blocks, and nobody has a run: of those there were, the tables have just been
         // emptied.
         unsafe { file.let_go() }.map(|()| true)
-    }
-}
-
-impl std::fmt::Debug for OpenOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { max_bytes, shards, create, read_only, disk: _ } = self;
-        let mut all = f.debug_struct("OpenOptions");
-        all.field("max_bytes", max_bytes).field("shards", shards).field("create", create).field("read_only", read_only);
-        all.finish_non_exhaustive()
     }
 }
 

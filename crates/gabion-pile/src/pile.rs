@@ -21,7 +21,7 @@ use crate::stats::PileStats;
 use crate::word::Word;
 
 /// How a pile is made.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct PileOptions {
     /// The most bytes that the pile may take, counted in pages of 64 KiB and runs. `None`: what this process may use
     /// at all (physical memory or the cgroup's limit). `Some(0)` holds nothing: every put is refused.
@@ -571,13 +571,6 @@ impl Drop for Pile {
     fn drop(&mut self) {
         // The next owner of these numbers must not honour our pointers.
         self.blocks.each_number().for_each(|number| self.end_generation(number));
-    }
-}
-
-impl fmt::Debug for PileOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { max_bytes, shards, os: _ } = self;
-        f.debug_struct("PileOptions").field("max_bytes", max_bytes).field("shards", shards).finish_non_exhaustive()
     }
 }
 

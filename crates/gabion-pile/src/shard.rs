@@ -127,7 +127,7 @@ impl Inner {
     /// A version that no word of this shard has had for a long time.
     #[inline]
     pub fn next_version(&mut self) -> u32 {
-        self.version = (self.version + 1) & ((1 << 28) - 1);
+        self.version = (self.version + 1) & ((1 << Word::VERSION_BITS) - 1);
         self.version
     }
 }

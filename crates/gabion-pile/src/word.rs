@@ -42,12 +42,15 @@ pub(crate) enum State {
     Busy,
 }
 
-/// A slot's word. Versions come from a counter of the shard, so that a word that comes back after a change differs;
-/// they wrap after 2²⁹ commits, which no reader's copy lasts for.
+/// A slot's word. Versions come from a counter of the shard, so that a word that comes back after a change differs.
+/// They have [`Word::VERSION_BITS`] bits: no reader's copy lasts for so many commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(pub u64);
 
 impl Word {
+    /// Bits of a version.
+    pub const VERSION_BITS: u32 = 64 - VERSION_SHIFT;
+
     #[inline]
     pub fn free(generation: u32) -> Self {
         Self(u64::from(generation) << GENERATION_SHIFT)
@@ -176,7 +179,7 @@ mod tests {
             assert_eq!(Word::free(generation).state(), State::Free);
             assert_eq!(Word::busy(generation).state(), State::Busy);
             for (length, reserved) in [(0, false), (1016, true), (1, true)] {
-                let word = Word::inline(generation, length, reserved, (1 << 29) - 1);
+                let word = Word::inline(generation, length, reserved, (1 << Word::VERSION_BITS) - 1);
                 assert_eq!(word.state(), State::Inline { length, reserved, pinned: false });
                 assert_eq!(word.inline_length(pointer), Some(length));
                 assert_eq!(word.pinned(true).inline_length(pointer), Some(length));

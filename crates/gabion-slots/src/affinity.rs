@@ -3,8 +3,8 @@
 /// How many affinities there can be, the four that every [`Slots`](crate::Slots) has included.
 pub const MOST_AFFINITIES: usize = 255;
 
-/// The names of the first four.
-pub(crate) const NAMES: [&str; 4] = ["objects", "data", "nodes", "physics"];
+/// The first four, by index: their names, and their alignment until they are told otherwise.
+pub(crate) const FIRST: [(&str, usize); 4] = [("objects", 8), ("data", 16), ("nodes", 8), ("physics", 16)];
 
 /// The largest alignment that an affinity can ask for.
 pub(crate) const MOST_ALIGNMENT: usize = 64;
@@ -49,7 +49,8 @@ pub struct AffinitySettings {
 impl AffinitySettings {
     /// What the affinity with this index has until it is told otherwise.
     pub(crate) fn of_index(index: usize) -> Self {
-        Self { alignment: if index == 1 || index == 3 { 16 } else { 8 }, ..Self::default() }
+        let first = FIRST.get(index).map(|&(_, alignment)| Self { alignment, ..Self::default() });
+        first.unwrap_or_default()
     }
 }
 

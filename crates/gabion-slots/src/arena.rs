@@ -1,9 +1,10 @@
 //! Arenas: what one thread allocates from.
 //!
 //! An arena belongs to one thread at a time; when the thread ends it has no owner until another thread adopts it. It
-//! has a *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is
-//! atomic. A thread that holds the lock of the `Slots` may look at arenas without an owner, because no other adopts one
-//! meanwhile.
+//! has a *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone, except for those of the
+//! lists of pages and blocks: another thread that takes back what is empty changes them, too, under the lock
+//! [`Arena::lists`]. What others use beside that is atomic. A thread that holds the lock of the `Slots` may look at
+//! arenas without an owner, because no other adopts one meanwhile.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;

@@ -8,7 +8,7 @@ use gabion_blocks::{BLOCK_BYTES, BlockError, Held};
 use crate::affinity::Affinity;
 use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
-use crate::shared::{Books, Large, Shared, no_books, refusal};
+use crate::shared::{Books, Large, Shared, refusal};
 use crate::sync::Ordering::Relaxed;
 use crate::territory::Area;
 
@@ -43,7 +43,7 @@ impl Shared {
         {
             let mut state = self.lock();
             let room = state.large.try_reserve(1);
-            room.map_err(|_| SlotsError::NoMemory(no_books(size_of::<(usize, Large)>())))?;
+            room.map_err(|_| SlotsError::NoMemory(BlockError::out_of_memory(size_of::<(usize, Large)>())))?;
             self.territory.enter(base.addr().get(), bytes, Area::Large).map_err(SlotsError::NoMemory)?;
             state.large.insert(base.addr().get(), Large { held, affinity });
         }

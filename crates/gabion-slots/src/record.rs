@@ -116,7 +116,8 @@ pub(crate) struct Record {
 }
 
 /// Page 0 of a block of pages: what is known about the block, and about each of its pages. Its own thread's, except for
-/// `mail`, what is constant, and the pairs' `left`.
+/// `mail`, what is constant, and the pairs' `left`; and except for pages that the thread does not allocate from, which
+/// another one may take back under the lock of the arena's lists.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     /// Page 0 has one as well, of a page that is never in use: no address in page 0 is a slot's.

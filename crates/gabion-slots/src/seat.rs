@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
+use gabion_blocks::BlockError;
 use gabion_blocks::ending::Noted;
 use gabion_blocks::{inside, make_room};
 
 use crate::arena::Arena;
 use crate::current::{self, NO_WORD};
 use crate::error::SlotsError;
-use crate::shared::{Shared, no_books};
+use crate::shared::Shared;
 
 struct Seat {
     shared: Weak<Shared>,
@@ -86,7 +87,7 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
         return Ok(act(arena));
     }
     if !NOTED.with(Noted::can_be_noted) {
-        return Err(SlotsError::NoMemory(no_books(size_of::<Seat>())));
+        return Err(SlotsError::NoMemory(BlockError::out_of_memory(size_of::<Seat>())));
     }
     if let Ok(found) = SEATS.try_with(|seats| seats.find(shared)) {
         return found.map(act);

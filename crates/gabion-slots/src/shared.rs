@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 
 use gabion_blocks::os::out_of_cancels_reach;
-use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside, make_room};
+use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside, make_room, null_pointers};
 use gabion_heap::{Ground, Turns};
 
-use crate::affinity::{Affinity, AffinitySettings, MOST_AFFINITIES, MOST_ALIGNMENT, NAMES};
+use crate::affinity::{Affinity, AffinitySettings, FIRST, MOST_AFFINITIES, MOST_ALIGNMENT};
 use crate::arena::{Arena, ROWS};
 use crate::error::SlotsError;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock, null_pointers};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use crate::territory::Territory;
 
 /// How many threads can use one `Slots` at the same time.
@@ -31,7 +31,8 @@ const SETTLED_AFTER: u32 = 1024;
 /// Callers of `map_as` say whether the block is a small one; the set need not count.
 const NO_SMALL_BLOCKS: usize = 0;
 
-/// An affinity's settings and counts. Relaxed throughout: each number is its whole message, except for `epoch`.
+/// An affinity's settings and counts. Relaxed throughout: each number is its whole message, except for `epoch`, and for
+/// `known`, with which the settings are published.
 pub(crate) struct Books {
     pub known: AtomicBool,
     /// The alignment minus one.
@@ -62,7 +63,7 @@ impl Books {
     fn new(index: usize) -> Self {
         let settings = AffinitySettings::of_index(index);
         Self {
-            known: AtomicBool::new(index < NAMES.len()),
+            known: AtomicBool::new(index < FIRST.len()),
             mask: AtomicUsize::new(settings.alignment - 1),
             epoch: AtomicU64::new(epoch_of(0, Affinity::from_index(index as u8))),
             budget: Budget::new(u64::MAX),
@@ -155,7 +156,7 @@ impl Shared {
             taking: Mutex::new(()),
             tidying: Mutex::new(()),
             state: Mutex::new(State {
-                names: NAMES.map(str::to_owned).to_vec(),
+                names: FIRST.map(|(name, _)| name.to_owned()).to_vec(),
                 made: 0,
                 releases: 0,
                 ownerless: Vec::new(),
@@ -302,7 +303,7 @@ impl Shared {
                 return Ok(arena);
             }
         }
-        let arena = Arena::new().ok_or(SlotsError::NoMemory(no_books(size_of::<Arena>())))?;
+        let arena = Arena::new().ok_or(SlotsError::NoMemory(BlockError::out_of_memory(size_of::<Arena>())))?;
         // SAFETY: made just above, and nobody else knows it.
         let entered = unsafe { self.enter_arena(arena) }.map_err(SlotsError::NoMemory);
         entered.inspect_err(|_| {
@@ -400,11 +401,6 @@ impl Drop for Shared {
             unsafe { Arena::free(arena, affinities) };
         }
     }
-}
-
-/// That there is no memory for that many bytes of bookkeeping.
-pub(crate) const fn no_books(bytes: usize) -> BlockError {
-    BlockError::Refused { asked: bytes as u64, errno: libc::ENOMEM }
 }
 
 /// What a refusal means to the user.

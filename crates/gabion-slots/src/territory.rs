@@ -1,8 +1,8 @@
 //! Whose memory an address lies in: a table of two levels, read without a lock and without touching the address.
 
-use gabion_blocks::{BLOCK_BYTES, BlockError, zero_counts};
+use gabion_blocks::{BLOCK_BYTES, BlockError, null_pointers, zero_counts};
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering, null_pointers};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// Bits of an address that tell user memory apart, on every system at hand.
 const ADDRESS_BITS: u32 = 48;

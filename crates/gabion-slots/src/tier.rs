@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 
 use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES};
-use gabion_heap::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
+use gabion_heap::{CLASSES, MAX_SLOT_WORDS, MOST_CHUNK_WORDS, class_for_words, slot_words};
 
 /// The largest slot, and the largest alignment that slots have: pages begin at a multiple of it.
 pub(crate) const MOST_SLOT_BYTES: usize = MAX_SLOT_WORDS * 8;
@@ -17,6 +17,7 @@ pub(crate) const MOST_SLOTS: usize = MOST_PAIRS * 64;
 
 /// What is larger, with what its alignment needs, has memory of its own.
 pub(crate) const MOST_CHUNK_BYTES: usize = BLOCK_BYTES / 4;
+const _: () = assert!(MOST_CHUNK_BYTES / 8 <= MOST_CHUNK_WORDS);
 
 /// Every chunk's room begins at a multiple of this.
 pub(crate) const CHUNK_ALIGN: usize = 16;

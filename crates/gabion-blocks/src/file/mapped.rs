@@ -16,7 +16,7 @@ use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
 
 /// How a file is opened.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct FileOptions {
     /// Shards of its owner, where it is made anew: a power of two. Otherwise the file says how many.
     pub shards: usize,
@@ -67,8 +67,6 @@ pub struct BlockFile {
     read_only: bool,
     /// Runs that somebody has.
     pub(super) runs: AtomicU64,
-    /// Whether it was made just now.
-    is_new: bool,
 }
 
 /// What the lock guards.
@@ -107,12 +105,12 @@ impl BlockFile {
         head.map(0, HEAD_BYTES, &file, 0, shared).map_err(FileError::number("map the file"))?;
         // SAFETY: the whole head was mapped just now, here and below.
         let word = |at: usize| unsafe { head.word(at) };
-        let (superblock, is_new) = match Superblock::read(|at| read(word(at)))? {
-            Some(found) => (found, false),
+        let superblock = match Superblock::read(|at| read(word(at)))? {
+            Some(found) => found,
             None if begun => {
                 let made = Superblock::new(unique_number(), options.shards as u32);
                 made.write(|at, value| commit(word(at), value));
-                (made, true)
+                made
             }
             None => return Err(FileError::NotOurs),
         };
@@ -135,7 +133,6 @@ impl BlockFile {
             forked: AtomicBool::new(false),
             read_only: options.read_only,
             runs: AtomicU64::new(0),
-            is_new,
         })
     }
 
@@ -180,11 +177,6 @@ impl BlockFile {
     pub fn runs_in_use(&self) -> u64 {
         // SeqCst: see `Pile::let_go`.
         self.runs.load(Ordering::SeqCst)
-    }
-
-    /// Whether this opening made the file.
-    pub fn is_new(&self) -> bool {
-        self.is_new
     }
 
     pub(super) fn superblock(&self) -> Superblock {
@@ -445,13 +437,5 @@ impl Drop for BlockFile {
 impl std::fmt::Debug for BlockFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BlockFile").field("superblock", &self.superblock).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for FileOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { shards, create, read_only, disk: _ } = self;
-        let mut all = f.debug_struct("FileOptions");
-        all.field("shards", shards).field("create", create).field("read_only", read_only).finish_non_exhaustive()
     }
 }

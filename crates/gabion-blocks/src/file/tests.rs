@@ -40,7 +40,7 @@ fn set(place: &Place, options: &FileOptions) -> (Arc<BlockFile>, BlockSet) {
 fn blocks_are_found_again_under_their_numbers() {
     let place = Place::new("found");
     let (file, blocks) = set(&place, &WRITE);
-    assert!(file.is_new() && file.is_shared() && file.shards() == 2 && blocks.is_empty());
+    assert!(file.blocks() == 0 && file.is_shared() && file.shards() == 2 && blocks.is_empty());
     let numbers: Vec<u32> = (0..70).map(|_| blocks.map().unwrap().0).collect();
     for (at, &number) in numbers.iter().enumerate() {
         blocks.block(number).unwrap().word(1).store(1, Relaxed);
@@ -49,7 +49,7 @@ fn blocks_are_found_again_under_their_numbers() {
     assert!(blocks.generation_floor(numbers[0]) == file.first_generation());
     drop((blocks, file));
     let (file, blocks) = set(&place, &FileOptions { shards: 8, ..WRITE });
-    assert!(!file.is_new() && file.shards() == 2, "the file says how many shards there are");
+    assert!(file.shards() == 2, "the file says how many shards there are");
     assert_eq!(blocks.numbers(), numbers);
     let word = |at: usize| blocks.block(numbers[at]).unwrap().word(at * 1000).load(Relaxed);
     assert!((0..70).all(|at| word(at) == at as u64 + 7));
@@ -101,7 +101,7 @@ fn what_is_no_file_of_ours_is_left_alone() {
     }
     fs::write(&place.0, b"").unwrap();
     assert!(matches!(BlockFile::open(&place.0, &READ), Err(FileError::NotOurs)));
-    assert!(BlockFile::open(&place.0, &WRITE).unwrap().is_new(), "an empty file is as good as none");
+    assert!(BlockFile::open(&place.0, &WRITE).unwrap().blocks() == 0, "an empty file is as good as none");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is asked of a system for files that are mapped.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::ptr::NonNull;
 
@@ -9,7 +10,7 @@ use std::ptr::NonNull;
 /// # Safety
 /// An implementation promises that `reserve` returns a range of addresses that nobody else uses until `unmap` is called
 /// with it, and that the other calls change what lies in the given range, and nothing else.
-pub unsafe trait Disk: Send + Sync {
+pub unsafe trait Disk: Debug + Send + Sync {
     /// Locks a file against other openings of it, in this process and in others: `alone` against all, otherwise against
     /// those that want it alone. Does not wait.
     ///

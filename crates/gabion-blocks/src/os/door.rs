@@ -1,5 +1,6 @@
 //! What is asked of a system, whichever it is.
 
+use std::fmt::Debug;
 use std::ptr::NonNull;
 
 /// What gabion asks of an operating system. Sizes are bytes and multiples of 4 KiB.
@@ -7,7 +8,7 @@ use std::ptr::NonNull;
 /// # Safety
 /// An implementation promises that `map` returns fresh, zeroed, readable and writable memory of `bytes` bytes at a
 /// multiple of `align`, shared with nobody, that stays so until `unmap` is called with it.
-pub unsafe trait Os: Send + Sync {
+pub unsafe trait Os: Debug + Send + Sync {
     /// Maps zeroed memory. `align` is a power of two.
     ///
     /// # Errors

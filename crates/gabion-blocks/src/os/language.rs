@@ -9,6 +9,7 @@ use super::door::Os;
 use crate::sync::{Mutex, lock};
 
 /// Memory of the language's own allocator.
+#[derive(Debug)]
 pub(super) struct Language;
 
 /// What was allocated at an address, and how many of its bytes, from the first on, are still mapped.

@@ -11,6 +11,7 @@ use super::unix::map_aligned;
 use crate::BLOCK_BYTES;
 
 /// Files of the system that this process runs on.
+#[derive(Debug)]
 pub(super) struct Mapped;
 
 fn errno() -> i32 {

@@ -10,6 +10,7 @@ use super::stock::Stock;
 use crate::BLOCK_BYTES;
 
 /// Anonymous private mappings, as Linux has them and other Unixes nearly do.
+#[derive(Debug)]
 pub(super) struct Unix;
 
 static STOCK: Stock = Stock::new();

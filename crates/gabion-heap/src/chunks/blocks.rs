@@ -174,13 +174,18 @@ impl Chunks {
         u64::from(ground.blocks.decommit_pages(number, pages).count_ones()) * PAGE_BYTES as u64
     }
 
-    /// Frees everything at once; the blocks stay, as spare ones.
-    pub fn clear(&mut self, ground: Ground<'_>) {
+    /// Forgets what is free in blocks in use, of which nothing is used any more.
+    fn forget_free(&mut self) {
         self.bins = Bins::new();
         (self.empty, self.idle_pages) = (0, 0);
         if let Some(tray) = &mut self.tray {
             **tray = Tray::new();
         }
+    }
+
+    /// Frees everything at once; the blocks stay, as spare ones.
+    pub fn clear(&mut self, ground: Ground<'_>) {
+        self.forget_free();
         for ordinal in 0..self.blocks.len() {
             if self.blocks[ordinal].spare {
                 continue;
@@ -198,11 +203,7 @@ impl Chunks {
     /// owners [`without_readers`](Chunks::without_readers).
     pub fn take_off_all(&mut self, ground: Ground<'_>, mut each: impl FnMut(u32)) {
         debug_assert!(self.leave, "somebody may look at the blocks");
-        self.bins = Bins::new();
-        (self.empty, self.idle_pages) = (0, 0);
-        if let Some(tray) = &mut self.tray {
-            **tray = Tray::new();
-        }
+        self.forget_free();
         for ordinal in 0..self.blocks.len() {
             let entry = self.blocks[ordinal];
             if entry.number == NO_BLOCK {

@@ -187,6 +187,7 @@ pub fn so_far() -> usize {
 }
 
 /// The real door to files, but that what goes through is noted.
+#[derive(Debug)]
 struct Noting;
 
 static REAL: LazyLock<TwinDisk> = LazyLock::new(TwinDisk::new);

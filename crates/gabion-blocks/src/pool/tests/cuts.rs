@@ -1,5 +1,6 @@
 //! Cut blocks: what an arena knows of them is true whenever its lock can be had, and nobody else touches them.
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock};
@@ -17,6 +18,12 @@ struct Watched {
     twin: Twin,
     at_map: OnceLock<Box<dyn Fn() + Send + Sync>>,
     at_unmap: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.twin.fmt(f)
+    }
 }
 
 // SAFETY: every promise is kept by the twin, to which each call is passed on.

@@ -22,7 +22,7 @@ fn a_block_is_found_by_its_owner_only() {
     assert!(other.block(number).is_none());
     assert!(mine.block(u32::MAX).is_none());
     mine.block(number).unwrap().word(700).store(42, Ordering::Relaxed);
-    mine.decommit(number, 0, 1);
+    mine.decommit_pages(number, 1);
     assert_eq!(mine.block(number).unwrap().word(7).load(Ordering::Relaxed), 42);
     assert_eq!(mine.block(number).unwrap().word(700).load(Ordering::Relaxed), 0);
 }
@@ -133,14 +133,14 @@ fn memory_that_was_given_back_is_not_brought_back_by_huge_pages() {
         // SAFETY: the last page of a block that is mapped.
         let ends = [first, unsafe { first.add(BLOCK_BYTES - PAGE_BYTES) }];
         assert!(round == 0 || ends.map(advice) == [Some("hg"); 2], "all of it is in use");
-        set.decommit(number, 3, 2);
+        set.decommit_pages(number, 0b11 << 3);
         assert_eq!(ends.map(advice), [Some("nh"); 2], "the holes would be filled");
         assert_eq!(last.load(Ordering::Relaxed), 7);
     }
     set.note_touched(small);
     assert_eq!(advice(set.base(small).unwrap()), Some("hg"));
     // Whether huge pages pay now is the machine's business. All of the block goes one way.
-    set.decommit(small, 0, PAGES_PER_BLOCK);
+    set.decommit_pages(small, u64::MAX);
     set.note_refill(small);
     let first = set.base(small).unwrap();
     let huge = note_holes(first);

@@ -225,7 +225,7 @@ fn blocks_go_back_with_what_is_released_in_them() {
     let (set, twin, numbers) = released(3, |_| {});
     set.release(numbers[0], ALL, 0, ANY);
     set.release(numbers[1], 0xF0, 0, ANY);
-    set.decommit(numbers[2], 3, 2);
+    set.decommit_pages(numbers[2], 0b11 << 3);
     set.pool().validate().unwrap();
     // SAFETY: nobody uses the block.
     unsafe { set.give_back(numbers[0]) };
@@ -311,7 +311,7 @@ fn the_first_block_of_one_set_is_that_of_the_next() {
         (0..3).for_each(|page| assert_eq!(read(&set, number, page), round));
         assert_eq!(read(&set, number, 3), 0);
         (0..3).for_each(|page| write(&set, number, page, round + 1));
-        set.decommit(number, 3, 1);
+        set.decommit_pages(number, 1 << 3);
         let small = plain.map_as(true).unwrap().0;
         assert!(plain.base(small) != before, "others do not claim what they use");
         drop(set);
