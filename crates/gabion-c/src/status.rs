@@ -225,7 +225,7 @@ impl From<FreeError> for Failure {
 impl From<FileError> for Failure {
     fn from(error: FileError) -> Self {
         let status = match error {
-            FileError::Memory(cause) => return cause.into(),
+            FileError::Blocks(cause) => return cause.into(),
             FileError::InUse => Status::IN_USE,
             FileError::NotOurs | FileError::Format { .. } | FileError::Damaged { .. } => Status::DAMAGED,
             _ => Status::FILE,

@@ -136,13 +136,13 @@ impl From<BlockError> for PileError {
 }
 
 /// So that `?` takes what an object is refused by where a file is written or opened, too: [`FileError::Refused`], which
-/// holds the [`PileError`], or [`FileError::Memory`] where a pile was refused.
+/// holds the [`PileError`], or [`FileError::Blocks`] where a pile was refused.
 impl From<PileError> for FileError {
     fn from(error: PileError) -> Self {
         match error {
-            PileError::Blocks(cause) => Self::Memory(cause),
+            PileError::Blocks(cause) => Self::Blocks(cause),
             // A box that cannot be had must not end the process.
-            other => try_box(other).map_or_else(Self::Memory, |other| Self::Refused(other)),
+            other => try_box(other).map_or_else(Self::Blocks, |other| Self::Refused(other)),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Pile {
     /// [`FileError`], and [`FileError::InUse`] while it is open to write.
     pub fn check(path: impl AsRef<Path>) -> Result<PileStats, FileError> {
         let pile = Self::open(path, &OpenOptions { create: false, read_only: true, ..OpenOptions::default() })?;
-        pile.validate().map_err(|wrong| FileError::damaged(0, wrong.0))?;
+        pile.validate().map_err(|wrong| FileError::damaged(None, wrong.0))?;
         Ok(pile.stats())
     }
 
@@ -150,7 +150,7 @@ impl Pile {
     /// All records of the file's log, one behind the other; nothing without a file.
     ///
     /// # Errors
-    /// [`FileError::Damaged`], [`FileError::Memory`].
+    /// [`FileError::Damaged`], [`FileError::Blocks`].
     pub fn log(&self) -> Result<Vec<u8>, FileError> {
         self.file().map_or_else(|| Ok(Vec::new()), |file| file.log())
     }
@@ -199,7 +199,7 @@ impl Pile {
     ///
     /// # Errors
     /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
-    /// [`FileError::Memory`]: nothing was done, except that the last view, or the next call of this, lets it go.
+    /// [`FileError::Blocks`]: nothing was done, except that the last view, or the next call of this, lets it go.
     pub fn let_go(&self) -> Result<bool, FileError> {
         let Some(file) = self.file() else { return Ok(false) };
         // SeqCst, as the count of runs, and what a view asks at its end: the one of them that comes last finds the

@@ -39,7 +39,7 @@ impl Pile {
     /// Finds all objects in the blocks of the pile's file. For a pile that nobody else knows yet.
     ///
     /// # Errors
-    /// [`FileError::Damaged`], [`FileError::Memory`]: the pile is of no use then.
+    /// [`FileError::Damaged`], [`FileError::Blocks`]: the pile is of no use then.
     pub(crate) fn recover(&self, file: &Arc<BlockFile>) -> Result<(), FileError> {
         let runs = owned_runs(file)?;
         let mut recoveries = Vec::new();
@@ -89,7 +89,7 @@ fn owned_runs(file: &Arc<BlockFile>) -> Result<Vec<Owned>, FileError> {
     runs.extend(found.into_iter().filter_map(|(room, owner)| Some(Owned { owner: owner_of(owner)?, room })));
     runs.sort_unstable_by_key(|run: &Owned| run.owner);
     if runs.windows(2).any(|pair| pair[0].owner == pair[1].owner) {
-        return Err(FileError::damaged(0, "two runs say that they are one object's"));
+        return Err(FileError::damaged(None, "two runs say that they are one object's"));
     }
     Ok(runs)
 }
@@ -102,8 +102,8 @@ fn find(runs: &[Owned], owner: (u32, u32)) -> Option<&Owned> {
 fn told(file: &BlockFile, damage: Damage) -> FileError {
     match damage {
         Damage::Block { at, what } => FileError::damaged(file.offset_of(at.number()) + 8 * at.word() as u64, what),
-        Damage::Memory(error) => FileError::Memory(error),
-        _ => FileError::damaged(0, "a block makes no sense"),
+        Damage::Memory(error) => FileError::Blocks(error),
+        _ => FileError::damaged(None, "a block makes no sense"),
     }
 }
 

@@ -177,7 +177,7 @@ fn a_file_is_let_go_later_where_there_is_no_memory_for_that() {
     let path = std::env::temp_dir().join(format!("gabion-{}-no-memory.pile", std::process::id()));
     let pile = Pile::open(&path, &OpenOptions::default()).unwrap();
     let pointer = pile.put(b"stone", 0).unwrap();
-    assert!(matches!(Scarce::without_memory(|| pile.let_go()), Err(FileError::Memory(_))));
+    assert!(matches!(Scarce::without_memory(|| pile.let_go()), Err(FileError::Blocks(_))));
     assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
     assert!(pile.let_go().unwrap() && pile.read(pointer, &mut ReadBuf::new()).is_err());
     std::fs::remove_file(&path).unwrap();

@@ -57,7 +57,7 @@ fn what_another_error_is_made_of_is_still_there() {
     let Err(PileError::Blocks(no_log)) = recorded(&pile) else { panic!("a pile without a file has no log") };
     assert!(matches!(no_log, BlockError::Setting { .. }));
     assert_eq!(PileError::from(no_log).to_string(), no_log.to_string());
-    assert!(matches!(FileError::from(PileError::Blocks(no_log)), FileError::Memory(cause) if cause == no_log));
+    assert!(matches!(FileError::from(PileError::Blocks(no_log)), FileError::Blocks(cause) if cause == no_log));
 }
 
 /// The texts of an error and of all its causes.
@@ -81,7 +81,7 @@ fn no_chain_of_causes_tells_one_twice() {
         Box::new(PileError::Blocks(memory)),
         Box::new(FileError::from(pointer)),
         Box::new(FileError::from(full)),
-        Box::new(FileError::Memory(memory)),
+        Box::new(FileError::Blocks(memory)),
         Box::new(FileError::System { doing: "open the file", error: std::io::Error::from_raw_os_error(2) }),
         Box::new(FileError::System { doing: "open the file", error: own }),
         Box::new(SlotsError::NoMemory(memory)),

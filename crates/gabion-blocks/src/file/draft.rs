@@ -84,7 +84,7 @@ impl Draft {
     /// be empty, or not there. It stays as it is until [`Draft::finish`]; links lead to the file that is replaced.
     ///
     /// # Errors
-    /// [`FileError::NotOurs`], [`FileError::InUse`], [`FileError::System`], [`FileError::Memory`].
+    /// [`FileError::NotOurs`], [`FileError::InUse`], [`FileError::System`], [`FileError::Blocks`].
     pub fn begin(path: &Path, numbering: Numbering<'_>, disk: Option<&'static dyn Disk>) -> Result<Self, FileError> {
         let disk = disk.unwrap_or_else(system_disk);
         let (place, old) = standing(&place_of(path)?, disk)?;
@@ -105,7 +105,7 @@ impl Draft {
     /// Says that there is a block of a heap under this number. It reads as zero where nothing is written.
     ///
     /// # Errors
-    /// [`FileError::Memory`].
+    /// [`FileError::Blocks`].
     pub fn add_heap_block(&mut self, number: u32) -> Result<(), FileError> {
         let position = self.superblock.position_of(number);
         // Between blocks of one owner may be numbers of others: they are used for nothing.
@@ -150,7 +150,7 @@ impl Draft {
     /// Adds a run of bytes. `owner` is whose it is, and not 0: its owner says what that means.
     ///
     /// # Errors
-    /// [`FileError::System`]; [`FileError::Memory`] when there is no memory, or no number, for its blocks.
+    /// [`FileError::System`]; [`FileError::Blocks`] when there is no memory, or no number, for its blocks.
     pub fn add_run(&mut self, owner: u64, bytes: &[u8]) -> Result<(), FileError> {
         let blocks = blocks_for(bytes.len()).ok_or(NO_NUMBER)?;
         let position = self.add(Use::Run { blocks }, blocks)?;
@@ -165,7 +165,7 @@ impl Draft {
     /// of the disk.
     ///
     /// # Errors
-    /// [`FileError::Memory`].
+    /// [`FileError::Blocks`].
     pub fn reach(&mut self, blocks: u32) -> Result<(), FileError> {
         let end = self.table.len().max(blocks as usize);
         let more = end - self.table.len();

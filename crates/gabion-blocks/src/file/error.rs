@@ -30,13 +30,14 @@ pub enum FileError {
     },
     /// It does not make sense.
     Damaged {
-        /// Where, in bytes from the file's beginning.
-        at: u64,
+        /// Where, in bytes from the file's beginning, if that can be said.
+        at: Option<u64>,
         /// What is wrong there.
         what: String,
     },
-    /// No memory for what has to be known of it.
-    Memory(BlockError),
+    /// What the blocks refused: no memory for what has to be known of the file, no number or no room on the disk for
+    /// more of it, or a pile that was let go.
+    Blocks(BlockError),
     /// Nothing is wrong with the file: what is kept in it, or was to be, refused a call. Of a pile it is the
     /// `PileError`, which `downcast_ref` gives back.
     Refused(Box<dyn Error + Send + Sync>),
@@ -51,15 +52,15 @@ impl FileError {
         move |errno| Self::System { doing, error: io::Error::from_raw_os_error(errno) }
     }
 
-    /// Something in the file that makes no sense.
-    pub fn damaged(at: u64, what: impl Into<String>) -> Self {
-        Self::Damaged { at, what: what.into() }
+    /// Something in the file that makes no sense; `at` is `None` where it has no place of its own.
+    pub fn damaged(at: impl Into<Option<u64>>, what: impl Into<String>) -> Self {
+        Self::Damaged { at: at.into(), what: what.into() }
     }
 }
 
 impl From<BlockError> for FileError {
     fn from(error: BlockError) -> Self {
-        Self::Memory(error)
+        Self::Blocks(error)
     }
 }
 
@@ -78,9 +79,13 @@ impl fmt::Display for FileError {
                 write!(f, "the file has format {found}, which this version of gabion does not know: use the version that made it")
             }
             Self::Damaged { at, what } => {
-                write!(f, "the file is damaged at byte {at}: {what}; open a copy of it instead, such as `save` makes")
+                f.write_str("the file is damaged")?;
+                if let Some(at) = at {
+                    write!(f, " at byte {at}")?;
+                }
+                write!(f, ": {what}; open a copy of it instead, such as `save` makes")
             }
-            Self::Memory(error) => error.fmt(f),
+            Self::Blocks(error) => error.fmt(f),
             Self::Refused(error) => error.fmt(f),
         }
     }
@@ -91,7 +96,7 @@ impl Error for FileError {
         // The text tells the cause already: what comes next is the cause's own.
         match self {
             Self::System { error, .. } => error.source(),
-            Self::Memory(error) => error.source(),
+            Self::Blocks(error) => error.source(),
             Self::Refused(error) => error.source(),
             _ => None,
         }

@@ -116,7 +116,7 @@ impl Superblock {
         };
         let whole = found.words() == words && found.shards.is_power_of_two() && found.shards <= 1 << 16;
         if !whole || found.first_number >= BLOCK_NUMBERS || found.first_generation >= LAST_GENERATION {
-            return Err(FileError::damaged(0, "the superblock does not add up"));
+            return Err(FileError::damaged(Some(0), "the superblock does not add up"));
         }
         Ok(Some(found))
     }

@@ -57,7 +57,7 @@ impl BlockFile {
     /// All records, in the order in which they were appended, one behind the other.
     ///
     /// # Errors
-    /// [`FileError::Damaged`]; [`FileError::Memory`] when there is no memory for them.
+    /// [`FileError::Damaged`]; [`FileError::Blocks`] when there is no memory for them.
     pub fn log(&self) -> Result<Vec<u8>, FileError> {
         let state = self.lock();
         let mut blocks = Vec::new();

@@ -13,7 +13,8 @@ const DONE: u32 = u32::MAX;
 ///
 /// A child that was forked while a thread of its parent was at it has not got that thread, and begins anew: a
 /// [`Once`](std::sync::Once) would have it wait for ever. So the function has to bear being left half-way in a child;
-/// and it must not panic, after which all would wait.
+/// and it must not panic, after which all would wait. Child and parent are told apart by their numbers: the first child
+/// in a namespace of numbers of its own, forked by the first process of another one, would wait.
 #[derive(Debug)]
 pub struct ForkOnce {
     /// [`UNDONE`], the number of the process one of whose threads is at it, or [`DONE`].

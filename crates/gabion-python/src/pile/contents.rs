@@ -100,7 +100,7 @@ pub(super) fn _pile_contents<'py>(path: &Bound<'py, PyAny>) -> PyResult<Bound<'p
     }
     all.set_item(result::text(py, "types_to_allow")?, to_allow)?;
     match wrong {
-        Some(wrong) => Err(refusal::of_file(gabion_blocks::file::FileError::damaged(0, wrong.0), path)),
+        Some(wrong) => Err(refusal::of_file(gabion_blocks::file::FileError::damaged(None, wrong.0), path)),
         None => Ok(all),
     }
 }

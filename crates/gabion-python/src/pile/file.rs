@@ -161,7 +161,7 @@ pub(super) fn check(path: &Bound<'_, PyAny>) -> PyResult<(gabion_pile::PileStats
     let (pile, codec, _) = Kept::open(path, &opening)?;
     let wrong = through_gate(path.py(), || pile.validate().err());
     match wrong {
-        Some(wrong) => Err(refusal::of_file(FileError::damaged(0, wrong.0), path)),
+        Some(wrong) => Err(refusal::of_file(FileError::damaged(None, wrong.0), path)),
         None => Ok((pile.stats(), codec.type_count())),
     }
 }

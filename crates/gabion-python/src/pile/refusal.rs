@@ -218,7 +218,7 @@ pub(super) fn of_file(error: FileError, path: &Bound<'_, PyAny>) -> PyErr {
     match error {
         FileError::System { error, .. } => system_error(py, &error, Some(path)),
         FileError::InUse => in_use(path, &FileError::InUse.to_string()),
-        FileError::Memory(error) => refused(py, &error, &named(&error)),
+        FileError::Blocks(error) => refused(py, &error, &named(&error)),
         error => own_error(py, |errors| &errors.corrupt_file, &named(&error)),
     }
 }
@@ -230,7 +230,7 @@ pub(super) fn of_log(error: PyErr, path: &Bound<'_, PyAny>) -> PyErr {
     match Errors::get(py) {
         Ok(errors) if error.get_type(py).is(errors.codec.bind(py)) => {
             let text = format!("what the file says of classes makes no sense: {}", error.value(py));
-            of_file(FileError::damaged(0, text), path)
+            of_file(FileError::damaged(None, text), path)
         }
         _ => error,
     }
