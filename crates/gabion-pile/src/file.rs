@@ -70,6 +70,8 @@ impl Pile {
     /// * The file grows by blocks of 4 MiB, and for objects over 1 MiB by what they take. It does not shrink; only what
     ///   such objects took goes back to the disk. What else becomes free serves the next objects.
     /// * `max_bytes` counts what is in the file, be it in memory or not.
+    /// * Room for an object over 1 MiB is sought block by block where others of that size were removed: a load for each
+    ///   block of the file.
     /// * A forked child must not use the pile, or a view of it ([`Pile::is_parted`]); nothing that it does goes to the
     ///   file. One that is open for reading only may be read on both sides.
     ///

@@ -76,6 +76,8 @@ pub(super) struct State {
     pub end: u32,
     /// Those that are used for nothing.
     pub free: u32,
+    /// None below this one is.
+    pub first_free: u32,
     /// The block of the log that is written to.
     pub log: Option<LogBlock>,
 }
@@ -121,7 +123,7 @@ impl BlockFile {
         if length > HEAD_BYTES as u64 && !(length - HEAD_BYTES as u64).is_multiple_of(BLOCK_BYTES as u64) {
             return Err(FileError::damaged(length, "the file ends within a block"));
         }
-        let state = Mutex::new(State { space, end, free: 0, log: None });
+        let state = Mutex::new(State { space, end, free: 0, first_free: 0, log: None });
         Ok(Self {
             file,
             disk,
@@ -226,8 +228,11 @@ impl BlockFile {
             return Err(REFUSED);
         }
         if state.free > 0
-            && let Some(position) = (0..state.end).find(|&position| self.use_of(position) == Some(Use::Nothing))
+            && let Some(position) =
+                (state.first_free..state.end).find(|&position| self.use_of(position) == Some(Use::Nothing))
         {
+            // As long as its use is not set, it is free.
+            state.first_free = position;
             self.keep_free_room(position, BLOCK_BYTES as u64)?;
             let (base, _) = state.space.find(position).expect("a block of the file is mapped");
             base.clear(LARGEST_SYSTEM_PAGE);

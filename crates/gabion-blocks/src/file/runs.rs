@@ -77,7 +77,7 @@ impl BlockFile {
             return None;
         }
         let mut row = 0;
-        for position in 0..state.end {
+        for position in state.first_free..state.end {
             row = if self.use_of(position) == Some(Use::Nothing) { row + 1 } else { 0 };
             if row >= blocks {
                 let first = position + 1 - blocks;
@@ -115,6 +115,7 @@ impl BlockFile {
         // The first one first: without it the others are nobody's.
         (0..room.blocks).for_each(|at| self.set_use(room.position + at, Use::Nothing));
         state.free += room.blocks;
+        state.first_free = state.first_free.min(room.position);
         self.disk.punch(&self.file, offset_of(room.position), u64::from(room.blocks) * BLOCK_BYTES as u64);
     }
 }

@@ -172,6 +172,20 @@ fn a_file_that_was_cut_off_or_changed_is_refused() {
     assert_eq!(BlockFile::open(&place.0, &READ).unwrap().log().unwrap(), b"record");
 }
 
+#[test]
+fn what_is_free_is_taken_from_the_first_block_on() {
+    let place = Place::new("first-free");
+    let (file, blocks) = set(&place, &WRITE);
+    let mut runs: Vec<_> = (0..4).map(|_| Some(Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap())).collect();
+    for (gone, taken) in [(2, 1), (0, 2), (3, 1), (1, 4)] {
+        drop(runs[gone].take());
+        (0..taken).for_each(|_| _ = blocks.map().unwrap());
+    }
+    assert_eq!((file.blocks(), file.summary().free_blocks, file.summary().heap_blocks), (8, 0, 8));
+    blocks.map().unwrap();
+    assert_eq!(file.blocks(), 9, "nothing was free any more");
+}
+
 /// Another program wrote to the table while the file was open, and blocks of others were free.
 #[test]
 fn a_run_gives_back_what_it_took() {
