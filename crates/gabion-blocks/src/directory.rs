@@ -91,14 +91,14 @@ static BLOCKS: Mutex<Numbers> = Mutex::new(Numbers::new(0, BLOCK_NUMBERS));
 static OWNERS: Mutex<Numbers> = Mutex::new(Numbers::new(1, BLOCK_BYTES as u32));
 
 /// The held locks of both number lists, for a fork.
-pub(crate) struct HeldNumbers {
+pub(crate) struct LockedNumbers {
     _blocks: MutexGuard<'static, Numbers>,
     _owners: MutexGuard<'static, Numbers>,
 }
 
 /// Takes the locks of both number lists and keeps them.
-pub(crate) fn hold_numbers() -> HeldNumbers {
-    HeldNumbers { _blocks: lock(&BLOCKS), _owners: lock(&OWNERS) }
+pub(crate) fn hold_numbers() -> LockedNumbers {
+    LockedNumbers { _blocks: lock(&BLOCKS), _owners: lock(&OWNERS) }
 }
 
 /// One owner of blocks: a number that is this owner's alone for as long as the value lives.

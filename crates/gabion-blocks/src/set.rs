@@ -247,8 +247,8 @@ impl BlockSet {
     }
 
     /// Keeps the set's lock until the result is dropped, so that a fork finds it in order.
-    pub fn hold(&self) -> HeldSet<'_> {
-        HeldSet { _blocks: lock(&self.blocks) }
+    pub fn hold(&self) -> LockedSet<'_> {
+        LockedSet { _blocks: lock(&self.blocks) }
     }
 
     /// Has the memory of a page made ready in one step, before it is written to. A hint: what the page holds stays.
@@ -447,7 +447,7 @@ impl BlockSet {
 
 /// The held lock of a set; see [`BlockSet::hold`].
 #[must_use = "the lock is let go at once"]
-pub struct HeldSet<'a> {
+pub struct LockedSet<'a> {
     _blocks: MutexGuard<'a, Vec<(u32, Option<Held>)>>,
 }
 

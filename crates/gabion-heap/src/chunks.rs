@@ -94,7 +94,7 @@ pub struct Chunks {
     /// Ordinals of blocks that were taken off.
     vacant: Vec<usize>,
     /// Whether blocks may be taken off: nobody but their owner looks at them.
-    leave: bool,
+    takes_off: bool,
     /// True when all of some block was once in use: further ones may be warm then, and have huge pages where those pay.
     grown: bool,
     /// All that is free in blocks in use, except for what is on the tray.
@@ -160,7 +160,7 @@ impl Chunks {
             blocks: Vec::new(),
             spare: Vec::new(),
             vacant: Vec::new(),
-            leave: false,
+            takes_off: false,
             grown: false,
             bins: Bins::new(),
             charged_pages: 0,
@@ -176,7 +176,7 @@ impl Chunks {
     /// # Errors
     /// That there is no memory for their tray.
     pub fn without_readers(shard: u32) -> Result<Self, BlockError> {
-        Ok(Self { leave: true, tray: Some(try_box(Tray::new())?), ..Self::new(shard) })
+        Ok(Self { takes_off: true, tray: Some(try_box(Tray::new())?), ..Self::new(shard) })
     }
 
     /// Words that a used chunk can hold.
@@ -396,7 +396,7 @@ impl Chunks {
         entry.live -= 1;
         if entry.live == 0 {
             self.empty += 1;
-            if self.empty > 1 && !self.leave {
+            if self.empty > 1 && !self.takes_off {
                 self.release_block(ground, block);
             }
         }

@@ -18,8 +18,8 @@ use crate::sync::{Mutex, MutexGuard, lock};
 static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// The locks of one `Slots`, which they keep alive. Let go in the order of the fields.
-struct HeldSlots {
-    _blocks: set::HeldSet<'static>,
+struct LockedSlots {
+    _blocks: set::LockedSet<'static>,
     _readings: Vec<MutexGuard<'static, ()>>,
     state: MutexGuard<'static, State>,
     _tidying: MutexGuard<'static, ()>,
@@ -27,14 +27,14 @@ struct HeldSlots {
     shared: Arc<Shared>,
 }
 
-struct HeldAll {
-    each: Vec<HeldSlots>,
+struct LockedAll {
+    each: Vec<LockedSlots>,
     _all: MutexGuard<'static, Vec<Weak<Shared>>>,
 }
 
 thread_local! {
     /// What the forking thread holds between the two sides of a fork.
-    static HELD: AcrossFork<HeldAll> = const { AcrossFork::new() };
+    static HELD: AcrossFork<LockedAll> = const { AcrossFork::new() };
 }
 
 static AT_FORK: AtFork = AtFork::new(before, in_parent, in_child);
@@ -49,7 +49,7 @@ pub(crate) fn watch_forks(shared: &Arc<Shared>) {
     all.push(Arc::downgrade(shared));
 }
 
-fn hold(shared: Arc<Shared>) -> HeldSlots {
+fn hold(shared: Arc<Shared>) -> LockedSlots {
     // SAFETY: the value keeps the slots alive longer than the locks, which are let go first.
     let forever: &'static Shared = unsafe { &*Arc::as_ptr(&shared) };
     // Where nobody takes or tidies, the locks of lists are held by the arenas' own threads alone, if at all.
@@ -57,7 +57,14 @@ fn hold(shared: Arc<Shared>) -> HeldSlots {
     let tidying = lock(&forever.tidying);
     let state = forever.lock();
     let readings = forever.arenas(&state).map(|arena| lock(&arena.reading)).collect();
-    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, state, _tidying: tidying, _taking: taking, shared }
+    LockedSlots {
+        _blocks: forever.blocks.hold(),
+        _readings: readings,
+        state,
+        _tidying: tidying,
+        _taking: taking,
+        shared,
+    }
 }
 
 extern "C" fn before() {
@@ -66,7 +73,7 @@ extern "C" fn before() {
     AcrossFork::keep(&HELD, || {
         let all = lock(&ALL);
         let each = all.iter().filter_map(Weak::upgrade).map(hold).collect();
-        HeldAll { each, _all: all }
+        LockedAll { each, _all: all }
     });
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
     set_current(shared.id, arena, arena.word);
     let done = act(arena);
     set_current(0, ptr::null(), NO_WORD);
-    shared.take_back(arena);
+    shared.end_loan(arena);
     Ok(done)
 }
 

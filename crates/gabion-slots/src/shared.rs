@@ -346,7 +346,7 @@ impl Shared {
     /// As [`Shared::leave`], for an arena that was borrowed for one call by a thread that is ending. There may be many
     /// such calls, so what takes long is done once in a while: what was freed reaches its owners, and empty pages stay
     /// open.
-    pub fn take_back(&self, arena: &Arena) {
+    pub fn end_loan(&self, arena: &Arena) {
         let times = arena.borrowed.get().wrapping_add(1);
         arena.borrowed.set(times);
         if times.is_multiple_of(SETTLED_AFTER) {

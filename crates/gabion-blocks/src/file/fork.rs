@@ -23,14 +23,14 @@ struct LockedFile {
     file: Arc<BlockFile>,
 }
 
-struct HeldAll {
+struct LockedAll {
     each: Vec<LockedFile>,
     _files: MutexGuard<'static, Vec<Weak<BlockFile>>>,
 }
 
 thread_local! {
     /// What the forking thread holds between the two sides of a fork.
-    static HELD: AcrossFork<HeldAll> = const { AcrossFork::new() };
+    static HELD: AcrossFork<LockedAll> = const { AcrossFork::new() };
 }
 
 impl BlockFile {
@@ -70,7 +70,7 @@ extern "C" fn before() {
     AcrossFork::keep(&HELD, || {
         let files = lock(&FILES);
         let each = files.iter().filter_map(Weak::upgrade).map(hold).collect();
-        HeldAll { each, _files: files }
+        LockedAll { each, _files: files }
     });
 }
 

@@ -11,14 +11,14 @@ use super::cache::Open;
 use super::seat;
 use super::settings::Settings;
 use super::shared::{LockedArena, Shared, Watch, pools};
-use super::span::{HeldRecords, hold_records};
-use crate::directory::{HeldNumbers, hold_numbers};
+use super::span::{LockedRecords, hold_records};
+use crate::directory::{LockedNumbers, hold_numbers};
 use crate::inside;
 use crate::os::{self, AcrossFork};
 use crate::sync::{MutexGuard, lock};
 
 /// All locks of one pool. Let go in the order of the fields.
-struct HeldPool {
+struct LockedPool {
     _nudges: MutexGuard<'static, u64>,
     _waiting: admission::QueueGuard<'static>,
     _watch: MutexGuard<'static, Watch>,
@@ -30,16 +30,16 @@ struct HeldPool {
 }
 
 /// All locks.
-struct HeldAll {
-    _numbers: HeldNumbers,
-    _records: HeldRecords,
-    _each: Vec<HeldPool>,
+struct LockedAll {
+    _numbers: LockedNumbers,
+    _records: LockedRecords,
+    _each: Vec<LockedPool>,
     _pools: MutexGuard<'static, Vec<&'static Shared>>,
 }
 
 thread_local! {
     /// What the forking thread holds between the two sides of a fork.
-    static HELD: AcrossFork<HeldAll> = const { AcrossFork::new() };
+    static HELD: AcrossFork<LockedAll> = const { AcrossFork::new() };
 }
 
 /// Makes forks safe, from now on and for all pools.
@@ -49,12 +49,12 @@ pub(crate) fn watch_forks() {
 
 static AT_FORK: os::AtFork = os::AtFork::new(before, in_parent, in_child);
 
-fn hold(shared: &'static Shared) -> HeldPool {
+fn hold(shared: &'static Shared) -> LockedPool {
     let settings = lock(&shared.settings);
     let growth = lock(&shared.growth);
     let caches = lock(&shared.caches);
     let open = caches.all.iter().map(|cache| cache.visit()).collect();
-    HeldPool {
+    LockedPool {
         _open: open,
         _caches: caches,
         _growth: growth,
@@ -72,7 +72,7 @@ extern "C" fn before() {
     AcrossFork::keep(&HELD, || {
         let pools = pools();
         let each = pools.iter().map(|shared| hold(shared)).collect();
-        HeldAll { _numbers: hold_numbers(), _records: hold_records(), _each: each, _pools: pools }
+        LockedAll { _numbers: hold_numbers(), _records: hold_records(), _each: each, _pools: pools }
     });
 }
 

@@ -383,11 +383,11 @@ pub(crate) fn records_of(pool: u64) -> Vec<&'static Span> {
 }
 
 /// The held lock of the records, for a fork.
-pub(crate) struct HeldRecords {
+pub(crate) struct LockedRecords {
     _guard: MutexGuard<'static, Records>,
 }
 
 /// Takes the lock of the records and keeps it.
-pub(crate) fn hold_records() -> HeldRecords {
-    HeldRecords { _guard: lock(&RECORDS) }
+pub(crate) fn hold_records() -> LockedRecords {
+    LockedRecords { _guard: lock(&RECORDS) }
 }

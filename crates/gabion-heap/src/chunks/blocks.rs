@@ -24,14 +24,14 @@ impl Chunks {
     /// Whether [`Chunks::empty_block`] has one to take off beyond the one that is kept.
     #[inline]
     pub fn has_empty_block(&self) -> bool {
-        self.leave && self.empty > 1
+        self.takes_off && self.empty > 1
     }
 
     /// Takes off a block without a used chunk, beyond the one that is kept for the next chunk, or with `all` that one
     /// too. It is the caller's, to be given back to the pool. For owners [`without_readers`](Chunks::without_readers);
     /// looks through the blocks only when there is one.
     pub fn empty_block(&mut self, ground: Ground<'_>, all: bool) -> Option<u32> {
-        if !self.leave || self.empty <= usize::from(!all) {
+        if !self.takes_off || self.empty <= usize::from(!all) {
             return None;
         }
         // What is on the tray may be all that is left in a block.
@@ -83,7 +83,7 @@ impl Chunks {
         make_room(&mut self.spare, most)?;
         make_room(&mut self.vacant, most)?;
         // Most heaps stay small, so the first block keeps to small pages.
-        let own = self.blocks.is_empty() || self.leave;
+        let own = self.blocks.is_empty() || self.takes_off;
         let (number, _) = if own { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
         let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
         if ordinal == self.blocks.len() {
@@ -202,7 +202,7 @@ impl Chunks {
     /// Frees everything at once and takes all blocks off: each is the caller's, to be given back to the pool. For
     /// owners [`without_readers`](Chunks::without_readers).
     pub fn take_off_all(&mut self, ground: Ground<'_>, mut each: impl FnMut(u32)) {
-        debug_assert!(self.leave, "somebody may look at the blocks");
+        debug_assert!(self.takes_off, "somebody may look at the blocks");
         self.forget_free();
         for ordinal in 0..self.blocks.len() {
             let entry = self.blocks[ordinal];
