@@ -428,3 +428,22 @@ def test_callbacks_learn_whose_entry_left() -> None:
     for wrong in (lambda key, table: None, lambda key, value, *, tables: None):
         with pytest.raises(TypeError, match="on_evict takes a function of key and value"):
             own.on_evict(wrong)
+
+
+def test_a_callback_whose_end_sets_another_leaves_that_one() -> None:
+    cache = Cache("1 MiB")
+    told: list[Any] = []
+
+    class Before:
+        def __call__(self, key: Any, value: Any) -> None:
+            raise AssertionError
+
+        def __del__(self) -> None:
+            cache.on_evict(lambda key, value: told.append(key))
+
+    cache.on_evict(Before())
+    cache.on_evict(None)
+    gc.collect()
+    cache.put("key", 1, ttl=0)
+    cache.expire()
+    assert told == ["key"]

@@ -6,6 +6,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -500,3 +501,49 @@ def test_reference_counts_are_what_they_were(pile: gabion.Pile) -> None:
     gc.collect()
     after = [sys.getrefcount(thing) for thing in watched]
     assert all(abs(a - b) < 20 for a, b in zip(after, before)), (before, after)
+
+
+def test_what_ends_while_a_refused_class_is_told_stores_objects_of_new_classes(
+    script: Callable[..., str], tmp_path: Path
+) -> None:
+    """A collection may run wherever an exception is made: it did so inside the lock that the put in it waited for."""
+    out = script(
+        f"""
+        import gc, os, resource
+        import gabion
+
+        def new():
+            classes.append(type(f"Class{{len(classes)}}" + 30_000 * "s", (), {{"__module__": "__main__"}}))
+            globals()[classes[-1].__name__] = classes[-1]
+            return classes[-1]()
+
+        def is_refused():
+            try:
+                pile.put(new())
+            except OSError as error:
+                return "cannot be noted" in str(error)
+
+        class Circle:
+            def __init__(self):
+                self.own = self
+
+            def __del__(self):
+                ended.append(is_refused())
+
+        classes, ended, path = [], [], {str(tmp_path / "pile")!r}
+        pile = gabion.Pile(path=path)
+        size = os.stat(path).st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        gc.disable()
+        for threshold in range(1, 50):
+            gc.collect()
+            Circle()
+            gc.set_threshold(threshold)
+            gc.enable()
+            assert is_refused()
+            gc.disable()
+        gc.collect()
+        print(len(ended), all(ended))
+        """
+    )
+    assert out == "49 True\n"
