@@ -40,8 +40,36 @@ impl<'py> FromPyObject<'_, 'py> for Figure {
 }
 
 /// A class of figures, made from a struct of Rust that has fields of the same names, and from what else is named after
-/// them. Each name stands here once; `figures` gives those of the struct in their order.
+/// them; or a class of what else alone. Each name stands here once; `figures` gives those of the struct in their order.
 macro_rules! figures {
+    (
+        $(#[$about:meta])*
+        $seen:vis struct $class:ident {
+            $($(#[$meaning:meta])* $name:ident: $type:ty,)+
+        }
+    ) => {
+        $(#[$about])*
+        $seen struct $class {
+            $($(#[$meaning])* $name: $type,)+
+        }
+
+        impl $class {
+            /// Everything by its name, as pickle stores it.
+            fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let state = $crate::result::dict(py)?;
+                $(state.set_item($crate::result::text(py, stringify!($name))?, &self.$name)?;)+
+                Ok(state.into_any())
+            }
+
+            fn from_state(state: &Bound<'_, PyAny>) -> PyResult<Self> {
+                Ok(Self { $($name: $crate::figures::part(state, stringify!($name))?.extract()?,)+ })
+            }
+
+            fn hashed(&self) -> u64 {
+                $crate::figures::hash(($(&self.$name,)+))
+            }
+        }
+    };
     (
         $(#[$about:meta])*
         $seen:vis struct $class:ident from $source:ty {
@@ -78,6 +106,10 @@ macro_rules! figures {
             fn figures(&self) -> impl AsRef<[(&'static str, $crate::figures::Figure)]> + use<> {
                 [$((stringify!($name), self.$name)),+]
             }
+
+            fn hashed(&self) -> u64 {
+                $crate::figures::hash([$(self.$name),+])
+            }
         }
     };
 }
@@ -109,7 +141,7 @@ macro_rules! figure_methods {
             }
 
             fn __hash__(&self) -> u64 {
-                $crate::figures::hash(self.figures())
+                self.hashed()
             }
         }
     };
@@ -130,11 +162,9 @@ pub(crate) fn reduced<'py>(figures: &Bound<'py, PyAny>, state: Bound<'py, PyAny>
 }
 
 /// Equal for equal figures.
-pub(crate) fn hash(figures: impl AsRef<[(&'static str, Figure)]>) -> u64 {
+pub(crate) fn hash(figures: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for (_, value) in figures.as_ref() {
-        value.hash(&mut hasher);
-    }
+    figures.hash(&mut hasher);
     hasher.finish()
 }
 
