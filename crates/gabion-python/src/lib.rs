@@ -14,6 +14,7 @@
 //! | `heirs` | instances of subclasses let go of their class |
 //! | `fastcall` | methods without the cost of a call |
 //! | `figures` | what the calls named `stats` return |
+//! | `content` | the bytes of somebody's object, where they lie |
 //! | `argument` | flags, whole numbers, functions, iterables as callers write them |
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
 //! | `time` | times as callers write them: 0.5, "5 min", a timedelta |
@@ -64,6 +65,8 @@ mod heirs;
 mod fastcall;
 
 mod figures;
+
+mod content;
 
 mod argument;
 

@@ -17,6 +17,7 @@ use super::patience::Patience;
 use super::picture::BRIEF;
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::argument::path;
+use crate::content::Content;
 use crate::detached::{detached_ungated, detached_ungated_if};
 use crate::errors::{answered, class_name};
 use crate::ffi;
@@ -122,7 +123,7 @@ fn read<T: Send>(
     }
     // SAFETY: attached, a live object.
     if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
-        let content = streams::Content::of(source)?;
+        let content = Content::of(source)?;
         return patience.run(py, || {
             let copy;
             let bytes = if let Some(bytes) = content.settled() {
@@ -408,7 +409,7 @@ unsafe fn copied(py: Python<'_>, mode: Mode, width: u32, height: u32, from: Stri
 /// An image of pixels that lie row after row without gaps.
 pub(super) fn bytes(mode: Mode, (width, height): (u32, u32), data: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = data.py();
-    let content = streams::Content::of(data)?;
+    let content = Content::of(data)?;
     let shape = [height as usize, width as usize, mode.channels()];
     let need = u64::from(width) * u64::from(height) * mode.channels() as u64;
     if content.len() as u64 != need {
@@ -505,7 +506,7 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
             picture.call_method1("crop", ((0, top, width, bottom),))?
         };
         let strip = part.call_method0("tobytes")?;
-        let content = streams::Content::of(&strip)?;
+        let content = Content::of(&strip)?;
         if content.len() != row_bytes * (bottom - top) as usize {
             return Err(image_error(py, "Pillow gives another number of bytes than the image's size and mode say"));
         }

@@ -27,9 +27,9 @@ use pyo3::types::PyBytes;
 use super::picture::{BRIEF, Picture, Shown};
 use super::{refusal, view};
 use crate::argument::function;
+use crate::content::Content;
 use crate::gate::through_gate;
 use crate::result;
-use crate::streams::Content;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///

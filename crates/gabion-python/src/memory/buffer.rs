@@ -8,7 +8,7 @@ use gabion_blocks::pool::Request;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::items::{self, Content, Items};
+use super::items::{self, Items, Replacement};
 use super::lease::{Hold, Lease, Memory, Place, Refused};
 use super::{arrow, dlpack, refusal, seen, tracking, waiting};
 use crate::detached::detached_ungated;
@@ -167,10 +167,10 @@ impl Buffer {
 
     fn __setitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let items = Items::of(key, self.place.length)?;
-        let content = Content::of(value, items)?;
+        let new = Replacement::of(value, items)?;
         let _held = self.hold(py)?;
-        // SAFETY: as above; the content was read for these items.
-        unsafe { items::write(self.place, items, &content) };
+        // SAFETY: as above; the bytes were read for these items.
+        unsafe { items::write(self.place, items, &new) };
         Ok(())
     }
 

@@ -1,14 +1,13 @@
 //! Single bytes and slices of a buffer, as of a `bytearray` that keeps its length. What is read is a copy, so that no
 //! view stays.
 
-use std::mem::MaybeUninit;
-
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice};
 
 use super::lease::Place;
 use super::{argument, refusal};
+use crate::content::Content;
 use crate::errors::class_name;
 use crate::ffi;
 
@@ -70,19 +69,19 @@ pub(super) unsafe fn read(py: Python<'_>, place: Place, items: Items) -> PyResul
 }
 
 /// What is to be written.
-pub(super) enum Content<'py> {
+pub(super) enum Replacement<'py> {
     One(u8),
-    Slice(Bytes<'py>),
+    Slice(Content<'py>),
 }
 
-impl<'py> Content<'py> {
+impl<'py> Replacement<'py> {
     /// A value for these items: an int from 0 to 255 for one, for a slice the bytes of anything that has as many.
     pub(super) fn of(value: &Bound<'py, PyAny>, items: Items) -> PyResult<Self> {
         let py = value.py();
         let Items::Slice { step, count, .. } = items else {
             return argument::byte(value).map(Self::One);
         };
-        let bytes = Bytes::of(value)?;
+        let bytes = Content::shown(value, false).map_err(|error| not_bytes(value, error))?;
         if bytes.len() != count {
             let given = bytes.len();
             let text = format!("{given} bytes for a slice of {count}: a buffer keeps its length, so pass as many");
@@ -96,25 +95,34 @@ impl<'py> Content<'py> {
         let copy = unsafe {
             Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(bytes.start().cast(), count as isize))?
         };
-        Bytes::of(&copy).map(Self::Slice)
+        Content::shown(&copy, false).map(Self::Slice)
     }
+}
+
+#[cold]
+fn not_bytes(value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(value.py()) {
+        return error;
+    }
+    let text = format!("a slice of a buffer takes bytes, or an object that has some, not {}", class_name(value));
+    refusal::type_error(value.py(), &text)
 }
 
 /// Writes what was read for these items.
 ///
 /// # Safety
 /// As [`read`].
-pub(super) unsafe fn write(place: Place, items: Items, content: &Content<'_>) {
+pub(super) unsafe fn write(place: Place, items: Items, new: &Replacement<'_>) {
     let start = place.start.as_ptr();
-    match (items, content) {
+    match (items, new) {
         // SAFETY: within the place, as the caller promised. Others may write into it, as into every buffer of Python's.
-        (Items::One(at), Content::One(byte)) => unsafe { start.add(at).write(*byte) },
-        // SAFETY: `count` bytes of the place, and of the content, as `Content::of` has seen. It may be bytes of this
-        // very place.
-        (Items::Slice { first, step: 1, count }, Content::Slice(bytes)) => unsafe {
+        (Items::One(at), Replacement::One(byte)) => unsafe { start.add(at).write(*byte) },
+        // SAFETY: `count` bytes of the place, and of what is written, as `Replacement::of` has seen. It may be bytes of
+        // this very place.
+        (Items::Slice { first, step: 1, count }, Replacement::Slice(bytes)) => unsafe {
             start.add(first).copy_from(bytes.start(), count);
         },
-        (Items::Slice { first, step, count }, Content::Slice(bytes)) => {
+        (Items::Slice { first, step, count }, Replacement::Slice(bytes)) => {
             for number in 0..count {
                 // SAFETY: as above.
                 unsafe {
@@ -124,47 +132,5 @@ pub(super) unsafe fn write(place: Place, items: Items, content: &Content<'_>) {
             }
         }
         _ => unreachable!("read for the same items"),
-    }
-}
-
-/// The contiguous bytes of a Python object, held in place until this is dropped.
-pub(super) struct Bytes<'py> {
-    view: ffi::Py_buffer,
-    py: Python<'py>,
-}
-
-impl<'py> Bytes<'py> {
-    fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let py = object.py();
-        let mut view = MaybeUninit::<ffi::Py_buffer>::uninit();
-        // SAFETY: attached, a live object and a structure to fill.
-        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), ffi::PyBUF_SIMPLE) } == 0 {
-            // SAFETY: filled, as the interpreter says by 0. Without shape and strides, which were not asked for,
-            // nothing in it refers to a place inside of it, so it may be moved.
-            return Ok(Self { view: unsafe { view.assume_init() }, py });
-        }
-        let error = PyErr::fetch(py);
-        if !error.is_instance_of::<PyTypeError>(py) {
-            return Err(error);
-        }
-        let text = format!("a slice of a buffer takes bytes, or an object that has some, not {}", class_name(object));
-        Err(refusal::type_error(py, &text))
-    }
-
-    fn len(&self) -> usize {
-        self.view.len as usize
-    }
-
-    /// The first byte. Others may write into them at any time.
-    fn start(&self) -> *const u8 {
-        self.view.buf.cast()
-    }
-}
-
-impl Drop for Bytes<'_> {
-    fn drop(&mut self) {
-        let _ = self.py;
-        // SAFETY: attached (`py`), a view that was filled and is released once.
-        unsafe { ffi::PyBuffer_Release(&raw mut self.view) };
     }
 }

@@ -2,10 +2,11 @@
 
 use pyo3::prelude::*;
 
-use super::bytes::{Content, Growing, bytes_of};
+use super::bytes::{Growing, bytes_of};
 use super::chunk::Window;
 use super::file::Source;
 use super::refusal;
+use crate::content::Content;
 use crate::result;
 
 /// Equations: the unread bytes of the window are `start..end`; without a window both are 0. The file stands behind

@@ -1,7 +1,5 @@
 //! A `bytes` that grows, and the bytes of anything that has some.
 
-use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::ptr;
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -10,26 +8,21 @@ use pyo3::types::{PyMemoryView, PyString};
 
 use super::chunk::Window;
 use super::refusal;
+use crate::content::Content;
 use crate::errors::class_name;
 use crate::ffi;
-
-/// The contiguous bytes of a Python object, held in place until this is dropped.
-pub(crate) struct Content<'py> {
-    view: ffi::Py_buffer,
-    py: Python<'py>,
-}
 
 impl<'py> Content<'py> {
     /// The bytes of a bytes-like object; TypeError for anything else.
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        Self::get(object, ffi::PyBUF_SIMPLE)
+        Self::shown(object, false).map_err(|error| not_text(object, error))
     }
 
     /// As `of`, for writing. TypeError, as Python's own files raise, also for what shows its bytes but not to be
     /// written.
     pub(super) fn writable(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        Self::get(object, ffi::PyBUF_WRITABLE).map_err(|error| {
+        Self::shown(object, true).map_err(|error| {
             if error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyTypeError>(py) {
                 let given = class_name(object);
                 return refusal::type_error(
@@ -41,59 +34,20 @@ impl<'py> Content<'py> {
         })
     }
 
-    fn get(object: &Bound<'py, PyAny>, flags: c_int) -> PyResult<Self> {
-        let py = object.py();
-        let mut view = MaybeUninit::<ffi::Py_buffer>::uninit();
-        // SAFETY: attached, a live object and a structure to fill.
-        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) } == 0 {
-            // SAFETY: filled, as the interpreter says by 0. It may be moved: only its shape and strides may point into
-            // the structure itself, and they are null where neither PyBUF_ND nor PyBUF_STRIDES is asked for.
-            return Ok(Self { view: unsafe { view.assume_init() }, py });
-        }
-        let error = PyErr::fetch(py);
-        if object.is_instance_of::<PyString>() && error.is_instance_of::<PyTypeError>(py) {
-            return Err(refusal::type_error(
-                py,
-                "bytes are needed, not text: open the file in binary mode, or encode()",
-            ));
-        }
-        Err(error)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.view.len as usize
-    }
-
-    /// The first byte. Whoever else has the object may write into it at any time, some without the interpreter: the
-    /// bytes are copied by their addresses, and nothing refers to them. See `settled`.
-    pub(crate) fn start(&self) -> *mut u8 {
-        self.view.buf.cast()
-    }
-
-    /// The bytes where they are, if they stay as they are: those of a `bytes`.
-    pub(crate) fn settled(&self) -> Option<&[u8]> {
-        // SAFETY: attached (`py`); a filled view holds its exporter, if it has one. The bytes of exactly this class
-        // never change, so they may be referred to; `len` of them are kept in place until the view is released by
-        // drop().
-        unsafe {
-            let settled = !self.view.obj.is_null() && ffi::PyBytes_CheckExact(self.view.obj) != 0;
-            settled.then(|| std::slice::from_raw_parts(self.start(), self.len()))
-        }
-    }
-
     /// Copies all of them into a chunk, from `at` on.
     pub(super) fn copy_to(&self, window: &mut Window, at: usize) {
-        // SAFETY: the exporter keeps `len` bytes in place until the view is released by drop().
+        // SAFETY: the exporter keeps `len` bytes in place until this is dropped.
         unsafe { window.copy_in(at, self.start(), self.len()) };
     }
 }
 
-impl Drop for Content<'_> {
-    fn drop(&mut self) {
-        let _ = self.py;
-        // SAFETY: attached (`py`), a view that was filled and is released once.
-        unsafe { ffi::PyBuffer_Release(&raw mut self.view) };
+#[cold]
+fn not_text(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    if object.is_instance_of::<PyString>() && error.is_instance_of::<PyTypeError>(py) {
+        return refusal::type_error(py, "bytes are needed, not text: open the file in binary mode, or encode()");
     }
+    error
 }
 
 /// A `bytes` in the making: `len` of `room` bytes are written.

@@ -9,6 +9,7 @@ use super::file::{Sink, Source, Wrote, refuse_closed, refuse_unreadable, refuse_
 use super::held::{Held, read_over};
 use super::reader::gives_soon;
 use super::refusal;
+use crate::codec::add_note;
 use crate::size;
 
 /// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
@@ -182,7 +183,7 @@ fn behind_written(src: &Bound<'_, PyAny>, error: PyErr, unwritten: usize) -> PyE
         Ok(true) => error,
         Ok(false) => {
             let note = format!("{unwritten} bytes more were read from src, which is not seekable: they are lost");
-            let _ = error.value(src.py()).call_method1("add_note", (note,));
+            add_note(src.py(), &error, &note);
             error
         }
         // Ctrl-C comes before what it interrupts.

@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyType};
 
-use super::bytes::{Content, items};
+use super::bytes::items;
 use super::chunk::Window;
 use super::refusal;
+use crate::content::Content;
 use crate::errors::{answered, class_name};
 use crate::once::{import, intern, of_module, once};
 use crate::{ffi, result};

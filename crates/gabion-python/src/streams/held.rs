@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
 
-use super::bytes::{Content, items};
+use super::bytes::items;
 use super::chunk::within;
 use super::descriptor::Rest;
+use crate::content::Content;
 use crate::once::{self, intern};
 
 /// Whether it is exactly an `io.BytesIO`.

@@ -7,9 +7,9 @@
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
-use super::bytes::Content;
 use super::reader::{Reader, wanted};
 use super::writer::Writer;
+use crate::content::Content;
 use crate::fastcall::{self, Method, call, none, wrong_count};
 
 static READER: [Method; 3] = [

@@ -57,7 +57,6 @@ mod writer;
 
 mod hot;
 
-pub(crate) use bytes::Content;
 pub(crate) use file::{Sink, position, stand_at};
 pub(crate) use spool::Spool;
 pub(crate) use whole::{copy_of, whole};

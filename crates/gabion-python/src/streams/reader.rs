@@ -5,12 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::ahead::Ahead;
-use super::bytes::{Content, Growing, bytes_of};
+use super::bytes::{Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
 use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, refuse_unreadable, says};
 use super::refusal;
 use super::turn::{End, Inside, Turn};
+use crate::content::Content;
 use crate::ffi;
 use crate::once::intern;
 use crate::result;

@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyRuntimeError
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::codec::add_note;
 use crate::errors::{exception, on_its_way, own_error};
 use crate::once::of_module;
 use crate::result;
@@ -90,10 +91,10 @@ pub(super) fn bytes_taken(py: Python<'_>, error: &PyErr) -> usize {
 /// Tells an error how far the work had come: an attribute for programs, a note for people.
 #[cold]
 pub(super) fn told(py: Python<'_>, error: PyErr, attribute: &str, count: u64, note: &str) -> PyErr {
-    let value = error.value(py);
     // An exception that takes neither is raised as it is.
-    let _ = value.setattr(attribute, count);
-    let _ = value.call_method1("add_note", (note,));
+    let set = || error.value(py).setattr(result::text(py, attribute)?, result::number(py, count)?);
+    let _: PyResult<()> = set();
+    add_note(py, &error, note);
     error
 }
 

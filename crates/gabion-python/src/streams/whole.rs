@@ -2,11 +2,11 @@
 
 use pyo3::prelude::*;
 
-use super::bytes::Content;
 use super::chunk::Window;
 use super::file::{Source, is_of_system, position, refuse_closed, set_back};
 use super::held::Held;
 use super::refusal;
+use crate::content::Content;
 use crate::errors::{answered, limit_error};
 
 /// What is taken at first where a file is not asked how long it is, or says that it has nothing, as those of /proc do.

@@ -4,11 +4,11 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::bytes::Content;
 use super::chunk::{self, Window};
 use super::file::{Sink, Wrote, call_if_there, refuse_unwritable, says};
 use super::refusal;
 use super::turn::{End, Inside, Turn};
+use crate::content::Content;
 use crate::once::intern;
 
 /// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
