@@ -291,3 +291,19 @@ print("served")
 """
     )
     assert said == "served\n"
+
+
+def test_who_waits_leaves_nothing_that_keeps_the_names_of_the_program(script: Callable[..., str]) -> None:
+    """Without a global lock a wait calls a function that does nothing: it had the globals of `__main__`."""
+    script(
+        """
+        import gc, threading, types
+        import gabion.memory as memory
+        memory.configure(total_limit="8 MiB")
+        held = memory.rent("8 MiB")
+        threading.Timer(0.1, held.release).start()
+        memory.rent("8 MiB", timeout=60)
+        functions = [found for found in gc.get_objects() if type(found) is types.FunctionType]
+        assert [found for found in functions if found.__globals__ is globals() and found.__name__ == "<lambda>"] == []
+        """
+    )
