@@ -365,3 +365,16 @@ def test_a_miss_that_waits_for_nothing_takes_few_steps(cache: Cache) -> None:
         assert steps <= 3
 
     played(main)
+
+
+def test_a_coroutine_in_place_of_its_function_is_told_what_to_pass(cache: Cache) -> None:
+    async def page(number: int = 0) -> str:
+        return f"page {number}"
+
+    async def main() -> str:
+        asked: Any = page()
+        with pytest.raises(TypeError, match=r"not coroutine, .* pass the coroutine function itself, with arguments as"):
+            cache.get_or_put("page", asked)
+        return await cache.get_or_put("page", page)
+
+    assert asyncio.run(main()) == "page 0"

@@ -73,6 +73,13 @@ def check_factory(factory: object) -> None:
     """Raise ``TypeError`` for what makes no value."""
     if not callable(factory):
         given = type(factory).__qualname__
+        if hasattr(type(factory), "__await__"):
+            if isinstance(factory, CoroutineType):
+                factory.close()
+            raise TypeError(
+                f"get_or_put() takes a function that makes the value, not {given}, which it returned to be awaited: "
+                "pass the coroutine function itself, with arguments as functools.partial(fetch, 7)"
+            )
         raise TypeError(
             f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
         )
