@@ -224,7 +224,7 @@ def test_the_end_waits_for_nobody() -> None:
     url = monitor.start("127.0.0.1:0")
     with socket.create_connection(monitor.split_address(url)):
         began = time.monotonic()
-        eventually(lambda: monitor._listener.asking is not None)
+        eventually(lambda: monitor._listener.asking)
         monitor.stop()
     path = monitor.start()
     os.unlink(path)

@@ -24,6 +24,7 @@ import itertools
 import json
 import os
 import re
+import select
 import signal
 import socket
 import stat
@@ -37,6 +38,7 @@ from contextlib import suppress
 from typing import Any
 
 from gabion import _native
+from gabion._own_socket import OwnSocket
 
 __all__ = ["figures", "start", "stop"]
 
@@ -44,6 +46,8 @@ __all__ = ["figures", "start", "stop"]
 PATIENCE = 5.0
 # Bytes that a question may have.
 LONGEST_QUESTION = 8 << 10
+# Those who are listened to at one time; others wait until one of them has its answer, or has lost its patience.
+MOST_ASKING = 64
 # What a path of a socket may have, less the zero behind it.
 LONGEST_PATH = 107
 # No more descriptors, no memory: it may get better.
@@ -63,7 +67,7 @@ ON = {"1", "yes", "true", "on"}
 _lock = threading.RLock()
 _listener: _Listener | None = None
 # All that is open here, for a forked child to close.
-_open: set[socket.socket] = set()
+_open: set[OwnSocket] = set()
 
 
 def start(address: str | None = None) -> str:
@@ -360,20 +364,50 @@ def _socket_of_network(address: tuple[str, int]) -> socket.socket:
 # --- who answers ---------------------------------------------------------------------------------
 
 
+class _Question:
+    """What somebody who asks has said so far."""
+
+    def __init__(self, asking: socket.socket) -> None:
+        asking.setblocking(False)
+        self.own, self.number = OwnSocket(asking), asking.fileno()
+        self.end = time.monotonic() + PATIENCE
+        self.said = b""
+
+    def hear(self) -> bool:
+        """Listen, and return whether the question is whole. Raises OSError when it will never be."""
+        asking = self.own.get()
+        if asking is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        with suppress(BlockingIOError):
+            more = asking.recv(LONGEST_QUESTION)
+            self.said += more
+            if not more or len(self.said) > LONGEST_QUESTION:
+                raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+        return b"\r\n\r\n" in self.said
+
+    def reply(self, answer: bytes) -> None:
+        asking = self.own.get()
+        if asking is not None:
+            asking.settimeout(max(self.end - time.monotonic(), 0.001))
+            asking.sendall(answer)
+
+
 class _Listener:
     """A socket, and the thread that waits for who asks there."""
 
     def __init__(self, address: tuple[str, int] | None, *, sweeps: bool = True) -> None:
         self.address, self.path = address, ""
-        self.asking: socket.socket | None = None
+        self.asking: dict[int, _Question] = {}
         if address is None:
-            self.socket, self.path = _socket_of_user(sweeps=sweeps)
+            made, self.path = _socket_of_user(sweeps=sweeps)
             about = os.lstat(self.path)
             self.file = (about.st_dev, about.st_ino)
         else:
-            self.socket = _socket_of_network(address)
-        self.at_home = not self.path and ipaddress.ip_address(self.socket.getsockname()[0]).is_loopback
-        _open.add(self.socket)
+            made = _socket_of_network(address)
+        made.setblocking(False)
+        self.own, self.bound = OwnSocket(made), made.getsockname()
+        self.at_home = not self.path and ipaddress.ip_address(self.bound[0]).is_loopback
+        _open.add(self.own)
         self.thread = threading.Thread(target=self._serve, name="gabion-monitor", daemon=True)
         try:
             # The thread takes the mask along: the program's signals are for the program's threads.
@@ -390,49 +424,99 @@ class _Listener:
     def where(self) -> str:
         if self.address is None:
             return self.path
-        host, port = self.socket.getsockname()[:2]
+        host, port = self.bound[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def is_at(self, address: tuple[str, int] | None) -> bool:
         """Whether nobody else could listen at an address as long as this one does."""
         if self.address is None or address is None:
             return self.address is address
-        port: int = self.socket.getsockname()[1]
-        return address[1] == port
+        return bool(address[1] == self.bound[1])
 
     def _serve(self) -> None:
-        while True:
-            try:
-                asking = self.socket.accept()[0]
-            except OSError as error:
-                if error.errno in SHORT:
-                    time.sleep(0.5)
-                    continue
-                return  # by close(), or by somebody who closes all that is open
-            _open.add(asking)
-            self.asking = asking
-            try:
-                with asking, suppress(OSError):
-                    _answer(asking, at_home=self.at_home)
-            finally:
-                self.asking = None
-                _open.discard(asking)
+        try:
+            # Until close(), or somebody who closes all that is open.
+            while (listening := self.own.get()) is not None and self._serve_next(listening):
+                pass
+        finally:
+            for question in list(self.asking.values()):
+                self._forget(question)
+
+    def _serve_next(self, listening: socket.socket) -> bool:
+        """Wait until somebody asks or says something; answer whose question is whole. Return whether to go on."""
+        poll, number = select.poll(), listening.fileno()
+        if len(self.asking) < MOST_ASKING:
+            poll.register(number, select.POLLIN)
+        for asking in self.asking:
+            poll.register(asking, select.POLLIN)
+        ends = [question.end - time.monotonic() for question in self.asking.values()]
+        ready = dict(poll.poll(max(min(ends), 0.0) * 1000 if ends else None))
+        for found in ready:
+            if found in self.asking:
+                self._listen_to(self.asking[found])
+        for question in list(self.asking.values()):
+            if question.end <= time.monotonic():
+                self._forget(question)
+        # Of a socket that close() has shut down, only this tells.
+        return number not in ready or (ready[number] == select.POLLIN and self._let_in())
+
+    def _let_in(self) -> bool:
+        listening = self.own.get()  # again: it was waited meanwhile
+        if listening is None:
+            return False
+        try:
+            question = _Question(listening.accept()[0])
+        except BlockingIOError:  # whoever it was has gone
+            return True
+        except OSError as error:
+            if error.errno in SHORT:
+                time.sleep(0.5)
+            return error.errno in SHORT or error.errno == errno.ECONNABORTED
+        if (lost := self.asking.get(question.number)) is not None:  # somebody has closed it meanwhile
+            self._forget(lost)
+        _open.add(question.own)
+        self.asking[question.number] = question
+        return True
+
+    def _listen_to(self, question: _Question) -> None:
+        try:
+            if not question.hear():
+                return
+            question.reply(_answer(question.said, at_home=self.at_home))
+        except OSError:
+            pass
+        self._forget(question)
+
+    def _forget(self, question: _Question) -> None:
+        question.own.close()
+        _open.discard(question.own)
+        self.asking.pop(question.number, None)
 
     def close(self) -> None:
         """Stop, and take the socket away."""
         try:
-            for one in (self.socket, self.asking):  # whoever is asking gets no answer
-                if one is not None:
-                    with suppress(OSError):
-                        one.shutdown(socket.SHUT_RDWR)
+            for one in (self.own, *(question.own for question in list(self.asking.values()))):
+                found = one.get()
+                if found is not None:
+                    with suppress(OSError):  # whoever is asking gets no answer
+                        found.shutdown(socket.SHUT_RDWR)
+            if self.own.get() is None and self.thread.is_alive():
+                self._wake()
             self.thread.join(PATIENCE)
         finally:
             self.leave()
 
+    def _wake(self) -> None:
+        """Have the thread look whose its number is: it waits at what that led to before, until somebody comes."""
+        family = socket.AF_UNIX if self.path else socket.AF_INET6 if ":" in self.bound[0] else socket.AF_INET
+        with suppress(OSError), socket.socket(family) as asking:
+            asking.settimeout(0.0)
+            asking.connect_ex(self.path or self.bound)
+
     def leave(self) -> None:
         """Let the socket go, and take its name away if that is still its own."""
-        self.socket.close()
-        _open.discard(self.socket)
+        self.own.close()
+        _open.discard(self.own)
         if self.path:
             with suppress(OSError):
                 about = os.lstat(self.path)
@@ -440,16 +524,8 @@ class _Listener:
                     os.unlink(self.path)
 
 
-def _answer(asking: socket.socket, *, at_home: bool) -> None:
-    """Read a question and answer it, in five seconds together."""
-    end = time.monotonic() + PATIENCE
-    asked = b""
-    while b"\r\n\r\n" not in asked:
-        asking.settimeout(max(end - time.monotonic(), 0.001))
-        more = asking.recv(LONGEST_QUESTION)
-        asked += more
-        if not more or len(asked) > LONGEST_QUESTION:
-            return
+def _answer(asked: bytes, *, at_home: bool) -> bytes:
+    """Answer a question that is whole."""
     what, *lines = asked.split(b"\r\n")
     method, _, path = what.rpartition(b" ")[0].partition(b" ")
     kind = "text/plain; charset=utf-8"
@@ -467,8 +543,7 @@ def _answer(asking: socket.socket, *, at_home: bool) -> None:
         except Exception as error:
             status, body = "500 Internal Server Error", repr(error).encode(errors="replace")
     head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    asking.settimeout(max(end - time.monotonic(), 0.001))
-    asking.sendall(head if method == b"HEAD" else head + body)
+    return head if method == b"HEAD" else head + body
 
 
 def _is_address(host: bytes) -> bool:
