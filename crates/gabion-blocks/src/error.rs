@@ -87,6 +87,9 @@ pub enum BlockError {
         /// The system's error number (`errno`).
         errno: i32,
     },
+    /// Something else in this process has closed the descriptor of a pile's file, whose number may be another file's by
+    /// now. What was put before is in the file.
+    DescriptorLost,
     /// Every block number or owner number of the process is taken.
     Exhausted {
         /// Which numbers ran out.
@@ -214,6 +217,10 @@ impl fmt::Display for BlockError {
                 f,
                 "the file cannot grow by {asked} bytes: {}; free room on the disk, or remove objects",
                 std::io::Error::from_raw_os_error(errno)
+            ),
+            Self::DescriptorLost => f.write_str(
+                "this program has closed the descriptor that gabion had of the pile's file, and its number may be another \
+                 file's by now, which is left alone: close the pile and open it again; what was put is in the file",
             ),
             Self::Exhausted { what } => {
                 write!(f, "all {what} of this process are taken: drop what is no longer used")

@@ -182,7 +182,7 @@ impl From<BlockError> for Failure {
             | BlockError::Total { .. } => Status::LIMIT,
             BlockError::TimedOut { .. } | BlockError::Interrupted => Status::TIMED_OUT,
             BlockError::Setting { .. } => Status::BAD_ARGUMENT,
-            BlockError::Disk { .. } => Status::FILE,
+            BlockError::Disk { .. } | BlockError::DescriptorLost => Status::FILE,
             _ => Status::NO_MEMORY,
         };
         Self::new(status, format_args!("{error}"))

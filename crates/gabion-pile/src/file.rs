@@ -201,6 +201,7 @@ impl Pile {
     ///
     /// # Errors
     /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
+    /// [`FileError::DescriptorLost`]: it was let go, and what has got its descriptor's number was left alone.
     /// [`FileError::Blocks`]: nothing was done, except that the last view, or the next call of this, lets it go.
     pub fn let_go(&self) -> Result<bool, FileError> {
         let Some(file) = self.file() else { return Ok(false) };

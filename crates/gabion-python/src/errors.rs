@@ -179,6 +179,7 @@ pub(crate) fn refused(py: Python<'_>, error: &BlockError, text: &str) -> PyErr {
         BlockError::Setting { .. } => value_error(py, text),
         // A limit of the disk's is none of memory's.
         BlockError::Disk { errno, .. } => os_error(py, errno, text, None),
+        BlockError::DescriptorLost => os_error(py, libc::EBADF, text, None),
         BlockError::Limit { asked, limit, .. } => limit_error(py, "max_bytes", asked, limit, text),
         BlockError::TooLarge { asked, limit } => limit_error(py, "allocation_limit", asked, limit, text),
         BlockError::Machine { asked, limit } => limit_error(py, "machine", asked, limit, text),
@@ -289,7 +290,7 @@ pub(crate) fn system_error(py: Python<'_>, error: &io::Error, name: Option<&Boun
 
 /// An `OSError` of the subclass that its number stands for.
 #[cold]
-fn os_error(py: Python<'_>, number: i32, text: &str, name: Option<&Bound<'_, PyAny>>) -> PyErr {
+pub(crate) fn os_error(py: Python<'_>, number: i32, text: &str, name: Option<&Bound<'_, PyAny>>) -> PyErr {
     let make = || {
         let (number, text) = (result::signed(py, number.into())?, result::text(py, text)?);
         let arguments = [Some(&number), Some(text.as_any()), name];

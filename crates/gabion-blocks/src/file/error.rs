@@ -35,6 +35,8 @@ pub enum FileError {
         /// What is wrong there.
         what: String,
     },
+    /// As [`BlockError::DescriptorLost`].
+    DescriptorLost,
     /// What the blocks refused: no memory for what has to be known of the file, no number or no room on the disk for
     /// more of it, or a pile that was let go.
     Blocks(BlockError),
@@ -60,7 +62,10 @@ impl FileError {
 
 impl From<BlockError> for FileError {
     fn from(error: BlockError) -> Self {
-        Self::Blocks(error)
+        match error {
+            BlockError::DescriptorLost => Self::DescriptorLost,
+            error => Self::Blocks(error),
+        }
     }
 }
 
@@ -85,6 +90,7 @@ impl fmt::Display for FileError {
                 }
                 write!(f, ": {what}; open a copy of it instead, such as `save` makes")
             }
+            Self::DescriptorLost => BlockError::DescriptorLost.fmt(f),
             Self::Blocks(error) => error.fmt(f),
             Self::Refused(error) => error.fmt(f),
         }

@@ -66,7 +66,7 @@ impl BlockFile {
     /// follow one another in addresses from its first byte on; `in_run`: whether a run goes on here.
     fn mend(&self, position: u32, (base, mapped): (Base, u32), in_run: bool) -> Result<Use, FileError> {
         let damaged = |what: &str| FileError::damaged(table_word(position) as u64 * 8, what);
-        let is_zero = |bytes: u64| is_zero(&self.file, offset_of(position), offset_of(position) + bytes);
+        let is_zero = |bytes: u64| is_zero(self.own()?, offset_of(position), offset_of(position) + bytes);
         let said = self.use_of(position).ok_or_else(|| damaged("the table says what no version says"))?;
         let found = match said {
             Use::Rest if in_run => Use::Rest,
@@ -104,7 +104,7 @@ impl BlockFile {
     fn ends_here(&self) -> Result<(), FileError> {
         let end = self.blocks();
         // Not by the map: where files are memory, to look at what is not there takes some.
-        if !is_zero(&self.file, table_word(end) as u64 * 8, HEAD_BYTES as u64)? {
+        if !is_zero(self.own()?, table_word(end) as u64 * 8, HEAD_BYTES as u64)? {
             return Err(FileError::damaged(offset_of(end), "the file is shorter than its table says"));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl BlockFile {
     /// zero, has holes there, and is stored to as that which is grown block by block.
     fn keep_table(&self) -> Result<(), FileError> {
         for stretch in table_stretches(0, self.blocks()) {
-            let kept = self.disk.allocate(&self.file, stretch, LARGEST_SYSTEM_PAGE as u64, 0);
+            let kept = self.disk.allocate(self.own()?, stretch, LARGEST_SYSTEM_PAGE as u64, 0);
             kept.map_err(FileError::number("keep room on the disk"))?;
         }
         Ok(())
@@ -139,7 +139,7 @@ impl BlockFile {
             })
         };
         let used = extents().filter(|extent| extent.used).map(|extent| extent.to - extent.from).sum();
-        if !self.disk.has_room(&self.file, used) {
+        if !self.disk.has_room(self.own()?, used) {
             return Err(FileError::number("keep room on the disk")(libc::ENOSPC));
         }
         let mut last = Extent::default();
@@ -155,10 +155,10 @@ impl BlockFile {
         }
         if extent.to > extent.from {
             if extent.used {
-                let kept = self.disk.allocate(&self.file, extent.from, extent.to - extent.from, 0);
+                let kept = self.disk.allocate(self.own()?, extent.from, extent.to - extent.from, 0);
                 kept.map_err(FileError::number("keep room on the disk"))?;
             } else {
-                self.disk.punch(&self.file, extent.from, extent.to - extent.from);
+                self.disk.punch(self.own()?, extent.from, extent.to - extent.from);
             }
         }
         Ok(next)

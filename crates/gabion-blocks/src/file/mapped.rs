@@ -10,7 +10,7 @@ use super::opening::{How, is_begun, open_locked};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
-use crate::os::{Disk, system_disk};
+use crate::os::{Disk, OwnFile, system_disk};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
@@ -52,7 +52,7 @@ pub struct FileSummary {
 
 /// A mapped file of blocks. See the [module's documentation](crate::file).
 pub struct BlockFile {
-    pub(super) file: File,
+    file: OwnFile,
     pub(super) disk: &'static dyn Disk,
     superblock: Superblock,
     /// Superblock and table.
@@ -80,6 +80,10 @@ pub(super) struct State {
     pub first_free: u32,
     /// The block of the log that is written to.
     pub log: Option<LogBlock>,
+    /// Threads that wait for the disk, and use the descriptor without the lock.
+    flushing: u32,
+    /// The file was let go, and its descriptor is to be closed by who uses it last.
+    left: bool,
 }
 
 pub(super) const REFUSED: BlockError = BlockError::Setting {
@@ -123,9 +127,9 @@ impl BlockFile {
         if length > HEAD_BYTES as u64 && !(length - HEAD_BYTES as u64).is_multiple_of(BLOCK_BYTES as u64) {
             return Err(FileError::damaged(length, "the file ends within a block"));
         }
-        let state = Mutex::new(State { space, end, free: 0, first_free: 0, log: None });
+        let state = Mutex::new(State { space, end, free: 0, first_free: 0, log: None, flushing: 0, left: false });
         Ok(Self {
-            file,
+            file: OwnFile::new(file).map_err(FileError::system("look at the file"))?,
             disk,
             superblock,
             head,
@@ -136,6 +140,11 @@ impl BlockFile {
             read_only: options.read_only,
             runs: AtomicU64::new(0),
         })
+    }
+
+    /// The file by its descriptor, if that is still its own.
+    pub(super) fn own(&self) -> Result<&File, BlockError> {
+        self.file.get().ok_or(BlockError::DescriptorLost)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -251,15 +260,16 @@ impl BlockFile {
         let end = state.end.checked_add(blocks).filter(|&end| end <= BLOCK_NUMBERS);
         let end = end.ok_or(BlockError::Exhausted { what: "blocks of a file" })?;
         let refused = |errno| BlockError::Disk { asked: room, errno };
+        let file = self.own()?;
         for stretch in table_stretches(state.end, end) {
             // As in `open_shared`.
-            self.disk.allocate(&self.file, stretch, LARGEST_SYSTEM_PAGE as u64, 0).map_err(refused)?;
+            self.disk.allocate(file, stretch, LARGEST_SYSTEM_PAGE as u64, 0).map_err(refused)?;
         }
         let before = offset_of(state.end);
-        let kept = self.keep_room(state.end, room, end);
-        let mapped = kept.and_then(|()| state.space.map(self.disk, &self.file, blocks, true));
+        let kept = self.keep_room(file, (state.end, room), end);
+        let mapped = kept.and_then(|()| state.space.map(self.disk, file, blocks, true));
         // What the disk has kept so far goes back.
-        mapped.inspect_err(|_| self.disk.cut(&self.file, before))?;
+        mapped.inspect_err(|_| self.disk.cut(file, before))?;
         (state.end..end).for_each(|position| self.set_use(position, Use::Nothing));
         state.end = end;
         state.free += blocks;
@@ -269,14 +279,15 @@ impl BlockFile {
     /// As [`BlockFile::keep_room`], of blocks that are there and free: what the disk has kept so far goes back where it
     /// has not enough.
     pub(super) fn keep_free_room(&self, position: u32, room: u64) -> Result<(), BlockError> {
-        self.keep_room(position, room, 0).inspect_err(|_| {
-            self.disk.punch(&self.file, offset_of(position), room);
+        let file = self.own()?;
+        self.keep_room(file, (position, room), 0).inspect_err(|_| {
+            self.disk.punch(file, offset_of(position), room);
         })
     }
 
-    pub(super) fn keep_room(&self, position: u32, room: u64, end: u32) -> Result<(), BlockError> {
+    fn keep_room(&self, file: &File, (position, room): (u32, u64), end: u32) -> Result<(), BlockError> {
         let refused = |errno| BlockError::Disk { asked: room, errno };
-        self.disk.allocate(&self.file, offset_of(position), room, offset_of(end)).map_err(refused)
+        self.disk.allocate(file, offset_of(position), room, offset_of(end)).map_err(refused)
     }
 
     /// Takes a block for a heap, and says whether it reads as zero but for its first 4 KiB, which do in any case.
@@ -339,6 +350,7 @@ impl BlockFile {
     ///
     /// # Errors
     /// [`FileError::System`]; also when the file was let go, or belongs to the process that forked this one.
+    /// [`FileError::DescriptorLost`].
     pub fn flush(&self) -> Result<(), FileError> {
         let refused = |errno| FileError::number("write the file to the disk")(errno);
         if !self.is_shared() {
@@ -347,41 +359,58 @@ impl BlockFile {
         // Without the lock, so that others may go on. Stretches stay where they are as long as the file does.
         let mut stretches = Vec::new();
         {
-            let state = self.lock();
+            let mut state = self.lock();
             state.space.each(|range, bytes, _| {
                 make_room(&mut stretches, 1)?;
                 stretches.push((range.part(0, bytes), bytes));
                 Ok::<(), BlockError>(())
             })?;
+            state.flushing += 1;
         }
-        for (at, bytes) in stretches {
-            // SAFETY: a mapped stretch; `self` keeps it.
-            unsafe { self.disk.sync(at, bytes) }.map_err(refused)?;
+        // SAFETY: mapped stretches; `self` keeps them.
+        let synced = stretches.iter().try_for_each(|&(at, bytes)| unsafe { self.disk.sync(at, bytes) });
+        let all = synced.and_then(|()| self.head.sync(HEAD_BYTES)).map_err(refused);
+        let done = all.and_then(|()| match self.file.get() {
+            Some(file) => file.sync_all().map_err(FileError::system("write the file to the disk")),
+            // What was stored has gone to the disk by the map; that the file is as long as it is may not have.
+            None => Err(FileError::DescriptorLost),
+        });
+        let mut state = self.lock();
+        state.flushing -= 1;
+        self.close_left(&state);
+        done
+    }
+
+    /// Closes the descriptor of a file that was let go, unless somebody still uses it.
+    fn close_left(&self, state: &State) {
+        if state.left && state.flushing == 0 {
+            self.file.close();
         }
-        self.head.sync(HEAD_BYTES).map_err(refused)?;
-        self.file.sync_all().map_err(FileError::system("write the file to the disk"))
     }
 
     /// Has all blocks read as zero from now on, takes nothing more, and lets the file go, for others to open. Running
     /// readers of words see zeros.
     ///
     /// # Errors
-    /// [`FileError::System`]: the file is still open and locked, and takes nothing more.
+    /// [`FileError::System`]: the file is still open and locked, and takes nothing more. [`FileError::DescriptorLost`]:
+    /// it was let go all the same, and what its number leads to by now was left alone.
     ///
     /// # Safety
     /// Nobody has a plain slice of a block or a run, or will make one, and nobody writes to them meanwhile.
     pub unsafe fn let_go(&self) -> Result<(), FileError> {
-        let state = self.lock();
+        let mut state = self.lock();
         self.stop_sharing();
         let refused = |errno| FileError::number("unmap the file")(errno);
         state.space.each(|range, bytes, _| range.blank(bytes)).map_err(refused)?;
         self.head.blank(HEAD_BYTES).map_err(refused)?;
-        if self.is_common() {
-            self.disk.leave(&self.file);
-        } else {
-            self.unlock();
+        if state.left {
+            return Ok(());
         }
-        Ok(())
+        let found = self.own().map(drop);
+        self.unlock();
+        state.left = true;
+        self.close_left(&state);
+        Ok(found?)
     }
 
     /// Whether it is open for reading, and so in another process as well, of which either may read on when the other
@@ -392,8 +421,11 @@ impl BlockFile {
 
     fn unlock(&self) {
         // A child's lock of what its parent writes would be the parent's, too, and is not its to let go.
-        if !self.is_parted() && !self.is_common() {
-            self.disk.unlock(&self.file);
+        if !self.is_parted()
+            && !self.is_common()
+            && let Some(file) = self.file.get()
+        {
+            self.disk.unlock(file);
         }
     }
 
@@ -420,10 +452,11 @@ impl BlockFile {
             return;
         }
         // First, for what is mapped keeps the opening that it is mapped of, and its lock.
-        self.disk.reopen(&self.file);
+        let own = self.file.get().inspect(|file| self.disk.reopen(file));
         // Without memory for that, the addresses go: better than to write to the parent's file.
         let part = |range: &Range, bytes: usize, from: u64| {
-            range.map(0, bytes, &self.file, from, false).or_else(|_| range.blank(bytes))
+            let mapped = own.is_some_and(|file| range.map(0, bytes, file, from, false).is_ok());
+            if mapped { Ok(()) } else { range.blank(bytes) }
         };
         let parted = state.space.each(part).and_then(|()| part(&self.head, HEAD_BYTES, 0));
         if parted.is_err() {

@@ -116,6 +116,9 @@ impl BlockFile {
         (0..room.blocks).for_each(|at| self.set_use(room.position + at, Use::Nothing));
         state.free += room.blocks;
         state.first_free = state.first_free.min(room.position);
-        self.disk.punch(&self.file, offset_of(room.position), u64::from(room.blocks) * BLOCK_BYTES as u64);
+        // Where the descriptor is no longer its own, the disk keeps the room for the next opening to give back.
+        if let Ok(file) = self.own() {
+            self.disk.punch(file, offset_of(room.position), u64::from(room.blocks) * BLOCK_BYTES as u64);
+        }
     }
 }

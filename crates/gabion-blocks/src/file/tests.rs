@@ -1,6 +1,7 @@
 //! Files of blocks, and what is no such file.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -323,4 +324,86 @@ fn a_disk_without_room_for_a_copy_is_not_filled_by_a_part_of_it() {
     disk.say_room(5 * BLOCK_BYTES as u64);
     let (file, blocks) = set(&copy, &options);
     assert_eq!((blocks.len(), file.summary().free_blocks), (5, 0));
+}
+
+/// Another file that has got the number of a file's descriptor, which the program closed.
+struct Stranger {
+    place: Place,
+    file: fs::File,
+    number: i32,
+}
+
+const STRANGERS: &[u8] = &[7; 5000];
+
+impl Stranger {
+    fn in_place_of(file: &BlockFile, name: &str) -> Self {
+        let place = Place::new(name);
+        fs::write(&place.0, STRANGERS).unwrap();
+        let number = file.own().unwrap().as_raw_fd();
+        let file = fs::File::options().read(true).write(true).open(&place.0).unwrap();
+        // SAFETY: two open descriptors; the file looks whose the number is before it uses it.
+        assert!(unsafe { libc::dup2(file.as_raw_fd(), number) == number && libc::flock(number, libc::LOCK_EX) == 0 });
+        Self { place, file, number }
+    }
+
+    /// Nothing was done to it, and its number still leads to it.
+    fn is_left_alone(&self) -> bool {
+        let again = fs::File::open(&self.place.0).unwrap();
+        // SAFETY: numbers, and an open file.
+        let locked = unsafe { libc::flock(again.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) != 0 };
+        // SAFETY: a number, open or not.
+        let open = unsafe { libc::fcntl(self.number, libc::F_GETFD) >= 0 };
+        locked && open && fs::read(&self.place.0).unwrap() == STRANGERS && self.file.metadata().unwrap().len() == 5000
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // SAFETY: its own, and open.
+        unsafe { libc::close(self.number) };
+    }
+}
+
+/// A program that closed all descriptors had its next file lengthened and written to, unlocked and closed.
+#[test]
+fn another_file_that_got_the_descriptors_number_is_left_alone() {
+    let place = Place::new("descriptor");
+    let (file, blocks) = set(&place, &WRITE);
+    let number = blocks.map().unwrap().0;
+    blocks.block(number).unwrap().word(1).store(1, Relaxed);
+    blocks.block(number).unwrap().word(9).store(77, Relaxed);
+    let run = Run::in_file(&file, &[b"of no use"]).unwrap();
+    let stranger = Stranger::in_place_of(&file, "stranger");
+    assert_eq!(blocks.map().unwrap_err(), BlockError::DescriptorLost);
+    assert_eq!(Run::in_file(&file, &[b"more"]).unwrap_err(), BlockError::DescriptorLost);
+    drop(run);
+    assert!(matches!(file.flush(), Err(FileError::DescriptorLost)));
+    assert!(stranger.is_left_alone());
+    assert_eq!(blocks.block(number).unwrap().word(9).load(Relaxed), 77, "what is mapped stays");
+    // SAFETY: nobody has a slice of it.
+    assert!(matches!(unsafe { file.let_go() }, Err(FileError::DescriptorLost)));
+    drop((file, blocks));
+    assert!(stranger.is_left_alone());
+    let (_, blocks) = set(&place, &WRITE);
+    assert_eq!(blocks.block(number).unwrap().word(9).load(Relaxed), 77);
+}
+
+/// A file that was let go stayed open as long as its value lived.
+#[test]
+fn a_file_that_was_let_go_has_no_descriptor() {
+    let place = Place::new("let-go");
+    let (file, blocks) = set(&place, &WRITE);
+    let about = fs::metadata(&place.0).unwrap();
+    let is_open = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::metadata(entry.ok()?.path()).ok());
+        open.into_iter().any(|found| (found.dev(), found.ino()) == (about.dev(), about.ino()))
+    };
+    assert!(is_open());
+    for _ in 0..2 {
+        // SAFETY: nobody has a slice of it.
+        unsafe { file.let_go() }.unwrap();
+        assert!(!is_open());
+    }
+    assert!(file.flush().is_err() && blocks.map().is_err());
+    drop((file, blocks));
 }

@@ -26,10 +26,6 @@ pub unsafe trait Disk: Debug + Send + Sync {
     /// Calls nothing that may wait for another thread.
     fn reopen(&self, file: &File);
 
-    /// Has the descriptor stand for no file any more, so that the lock goes with the last of the others who share the
-    /// opening.
-    fn leave(&self, file: &File);
-
     /// Makes the file `length` bytes long, if it is shorter, and has the disk keep room for `bytes` bytes from `from`
     /// on.
     ///

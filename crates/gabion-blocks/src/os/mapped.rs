@@ -85,6 +85,7 @@ fn holes(file: &File, length: u64) -> Option<u64> {
 
 /// Has a file's descriptor stand for what is at a path, which ends with a zero. If that cannot be opened, all is as it
 /// was.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn put_in_place(path: &[u8], file: &File) {
     debug_assert!(path.contains(&0));
     // SAFETY: a path that ends with a zero; two open descriptors, of which the new one is closed, and nobody else has
@@ -132,10 +133,6 @@ unsafe impl Disk for Mapped {
         }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let _ = file;
-    }
-
-    fn leave(&self, file: &File) {
-        put_in_place(b"/dev/null\0", file);
     }
 
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32> {

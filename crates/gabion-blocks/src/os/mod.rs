@@ -11,6 +11,7 @@
 //! | `stack` | what a thread's stack holds that nobody uses any more |
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
 //! | `mapped` | mapped files of the real system |
+//! | `own_file` | a file that is open for long, by a descriptor that the program may close |
 //! | [`beside`] | files that are written beside the ones that they replace |
 //! | `once` | what is done once in a process, forks or not |
 //! | `at_fork` | what is called around a fork, and what is held meanwhile |
@@ -38,6 +39,8 @@ mod unix;
 
 mod mapped;
 
+mod own_file;
+
 pub mod beside;
 
 mod once;
@@ -64,6 +67,7 @@ pub use calls::{
 pub use disk::Disk;
 pub use door::Os;
 pub use once::ForkOnce;
+pub(crate) use own_file::OwnFile;
 #[cfg(feature = "twin")]
 pub use scarce::Scarce;
 #[cfg(feature = "twin")]

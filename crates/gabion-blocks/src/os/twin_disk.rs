@@ -100,10 +100,6 @@ unsafe impl Disk for TwinDisk {
         system_disk().reopen(file);
     }
 
-    fn leave(&self, file: &File) {
-        system_disk().leave(file);
-    }
-
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32> {
         self.step()?;
         system_disk().allocate(file, from, bytes, length)

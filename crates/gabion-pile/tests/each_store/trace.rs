@@ -206,10 +206,6 @@ unsafe impl Disk for Noting {
         REAL.reopen(file);
     }
 
-    fn leave(&self, file: &File) {
-        REAL.leave(file);
-    }
-
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32> {
         let before = file.metadata().unwrap().len();
         REAL.allocate(file, from, bytes, length)?;

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyBlockingIOError, PyException, PyMemoryError};
 use pyo3::prelude::*;
 
 use crate::codec::add_note;
-use crate::errors::{Errors, class_name, exception, legible, own_error, refused, system_error};
+use crate::errors::{Errors, class_name, exception, legible, os_error, own_error, refused, system_error};
 
 pub(super) use crate::errors::type_error;
 
@@ -52,6 +52,8 @@ impl Failure {
             Self::Refused(error @ PileError::Memory { payload, cause }) => {
                 let text = match cause {
                     BlockError::Limit { asked, used, limit } => over_limit(payload, asked, used, limit),
+                    // Room is not what is missing.
+                    BlockError::DescriptorLost => cause.to_string(),
                     _ => error.to_string(),
                 };
                 refused(py, &cause, &text)
@@ -218,6 +220,7 @@ pub(super) fn of_file(error: FileError, path: &Bound<'_, PyAny>) -> PyErr {
     match error {
         FileError::System { error, .. } => system_error(py, &error, Some(path)),
         FileError::InUse => in_use(path, &FileError::InUse.to_string()),
+        FileError::DescriptorLost => os_error(py, libc::EBADF, &FileError::DescriptorLost.to_string(), Some(path)),
         FileError::Blocks(error) => refused(py, &error, &named(&error)),
         error => own_error(py, |errors| &errors.corrupt_file, &named(&error)),
     }
