@@ -199,6 +199,12 @@ def test_a_wrong_interval_is_one_clear_line(interval: str) -> None:
     assert "say 0.1 to 86400 seconds" in done.stderr
 
 
+def test_two_forms_at_one_time_are_refused() -> None:
+    done = run("--json", "--metrics")
+    assert done.returncode == 2
+    assert "--metrics: not allowed with argument --json" in done.stderr
+
+
 @pytest.mark.parametrize("wrong", ["NaN", "Infinity", "1" + "0" * 400, '"5"', "null", "true", "[1]"])
 def test_figures_that_are_none_are_shown_as_nothing(wrong: str) -> None:
     names = (

@@ -116,3 +116,12 @@ def test_who_says_nothing_keeps_nobody_waiting() -> None:
             asking.sendall(b"HEAD /metrics HTTP/1.0\r\n\r\n")
             assert asking.recv(100).startswith(b"HTTP/1.0 200 OK")
         assert time.monotonic() - began < monitor.PATIENCE / 2
+
+
+def test_a_socket_whose_process_ended_before_it_had_its_name_is_taken_away(tmp_path: Path) -> None:
+    for name, age in (("1.sock-", 0), ("2.sock-", 100)):
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(tmp_path / name))
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    monitor.sweep(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["1.sock-"]

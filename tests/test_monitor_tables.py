@@ -16,6 +16,7 @@ from rich.console import Console
 
 import gabion
 from gabion import monitor
+from gabion._metrics import metrics
 from gabion.cli.top import screen
 
 
@@ -187,7 +188,10 @@ def test_figures_of_another_version_are_written_as_far_as_they_go() -> None:
         "pid": 5, "pool": {"in_use": 10**400, "no name\n": 1, "limit": None, "flag": True}, "seconds": "long",
         "piles": [{"objects": 3}], "caches": [{"hits": 1, "table_stats": [5, {"hits": 2}]}, {"table_stats": {}}],
     }  # fmt: skip
-    assert monitor.metrics([odd], by_pid=True) == (
+    told = metrics([odd], by_pid=True)
+    assert "".join(line for line in told.splitlines(keepends=True) if not line.startswith("# HELP")) == (
+        '# TYPE gabion_piles gauge\ngabion_piles{pid="5"} 1\n'
+        '# TYPE gabion_caches gauge\ngabion_caches{pid="5"} 2\n'
         '# TYPE gabion_pool_in_use gauge\ngabion_pool_in_use{pid="5"} +Inf\n'
         '# TYPE gabion_pool_flag gauge\ngabion_pool_flag{pid="5"} 1\n'
         '# TYPE gabion_pile_objects gauge\ngabion_pile_objects{pid="5",id="None",path="",name=""} 3\n'
@@ -195,3 +199,14 @@ def test_figures_of_another_version_are_written_as_far_as_they_go() -> None:
         "# TYPE gabion_cache_table_hits_total counter\n"
         'gabion_cache_table_hits_total{pid="5",id="None",name="",table="None"} 2\n'
     )
+    assert "# HELP gabion_pile_objects objects of gabion.Pile.stats()\n# TYPE gabion_pile_objects gauge\n" in told
+    assert told.count("# HELP ") == told.count("# TYPE ")
+
+
+def test_of_very_many_piles_and_caches_those_are_told_of_that_take_most() -> None:
+    many = [{"id": number, "objects": 1, "reserved_bytes": number % 1000} for number in range(2000)]
+    told = metrics([{"pid": 5, "pool": {}, "piles": many, "caches": many}])
+    for part in ("pile", "cache"):
+        ids = [int(found) for found in re.findall(rf'^gabion_{part}_objects{{id="(\d+)"', told, re.MULTILINE)]
+        assert ids == [number for number in range(2000) if number % 1000 >= 850]
+    assert "\ngabion_piles 2000\n" in told

@@ -33,11 +33,12 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from gabion import _native
+from gabion._metrics import metrics
 from gabion._own_socket import OwnSocket
 
 __all__ = ["figures", "start", "stop"]
@@ -48,16 +49,12 @@ PATIENCE = 5.0
 LONGEST_QUESTION = 8 << 10
 # Those who are listened to at one time; others wait until one of them has its answer, or has lost its patience.
 MOST_ASKING = 64
+# Seconds that nobody takes from the first name of a socket to its own.
+A_MOMENT = 60.0
 # What a path of a socket may have, less the zero behind it.
 LONGEST_PATH = 107
 # No more descriptors, no memory: it may get better.
 SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
-# What only grows, and what tells things apart.
-COUNTS = {
-    *("requests", "hits_cache", "hits_piece", "hits_block", "hits_run", "fresh", "stolen", "trimmed", "refused"),
-    *("waited", "retries", "hits", "misses", "inserted", "replaced", "rejected", "removed", "evicted", "expired"),
-}
-LABELS = {"id", "path", "name"}
 # Tables that figures are told of, the largest of all caches.
 MOST_TABLES = 300
 SHARED = {"reserved_bytes", "index_bytes"}
@@ -188,56 +185,6 @@ def _as_metrics() -> bytes:
     return metrics([figures()]).encode()
 
 
-def metrics(all_of_them: Iterable[dict[str, Any]], *, by_pid: bool = False) -> str:
-    """Write figures down as Prometheus reads them: a name for each, and labels that tell apart whose they are.
-
-    With ``by_pid`` the process is one of the labels. Figures of other processes may be of another version.
-    """
-    lines: dict[str, list[str]] = {}
-
-    def add(part: str, of: dict[str, Any], labels: dict[str, object]) -> None:
-        text = ",".join(f'{label}="{_escaped(str(value))}"' for label, value in labels.items())
-        for name, value in of.items():
-            if name not in LABELS and isinstance(value, (int, float)) and re.fullmatch("[a-z][a-z0-9_]*", name):
-                metric = f"gabion_{part}{name}{'_total' if name in COUNTS else ''}"
-                line = f"{metric}{{{text}}} {_written(value)}\n" if labels else f"{metric} {_written(value)}\n"
-                lines.setdefault(metric, []).append(line)
-
-    for told in all_of_them:
-        whose: dict[str, object] = {"pid": told["pid"]} if by_pid else {}
-        alive = {"process_seconds": told.get("seconds"), "process_resident_bytes": told.get("resident_bytes")}
-        add("", alive, whose)
-        add("pool_", told["pool"], whose)
-        for pile in told["piles"]:
-            this = {**whose, "id": pile.get("id"), "path": pile.get("path") or "", "name": pile.get("name") or ""}
-            add("pile_", pile, this)
-        for cache in told["caches"]:
-            this = {**whose, "id": cache.get("id"), "name": cache.get("name") or ""}
-            add("cache_", cache, this)
-            for table in tables_of(cache):
-                add("cache_table_", table, {**this, "table": table.get("name")})
-    kinds = {metric: "counter" if metric.endswith("_total") else "gauge" for metric in lines}
-    return "".join(f"# TYPE {metric} {kinds[metric]}\n{''.join(ones)}" for metric, ones in lines.items())
-
-
-def tables_of(cache: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the figures of a cache's tables, as far as it tells of them: another version may not."""
-    told = cache.get("table_stats")
-    return [table for table in told if isinstance(table, dict)] if isinstance(told, list) else []
-
-
-def _written(value: float) -> str:
-    try:
-        return f"{float(value):.15g}"
-    except OverflowError:  # an int of another process
-        return "+Inf"
-
-
-def _escaped(text: str) -> str:
-    text = text.encode(errors="replace").decode()
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
 # What there is at which path.
 FORMS: dict[bytes, tuple[str, Callable[[], bytes]]] = {
     b"/": ("application/json", _as_json),
@@ -297,10 +244,20 @@ def _is_private(folder: str, owner: int) -> bool:
 
 def sweep(folder: str) -> None:
     """Take away the sockets of processes that are no more, or have become other programs."""
-    for path in glob.glob(os.path.join(glob.escape(folder), "*.sock")):
+    # Under a name that ends so a socket is bound at first: for no longer than a moment.
+    for path in glob.glob(os.path.join(glob.escape(folder), "*.sock")) + _older(folder, "*.sock-"):
         with suppress(OSError):
             if stat.S_ISSOCK(os.lstat(path).st_mode) and not _is_answered(path):
                 os.unlink(path)
+
+
+def _older(folder: str, names: str) -> list[str]:
+    found = []
+    for path in glob.glob(os.path.join(glob.escape(folder), names)):
+        with suppress(OSError):
+            if time.time() - os.lstat(path).st_mtime > A_MOMENT:
+                found.append(path)
+    return found
 
 
 def _is_answered(path: str) -> bool:

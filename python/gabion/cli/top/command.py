@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from gabion import monitor
+from gabion._metrics import metrics
 from gabion.cli.failure import shown
 from gabion.cli.top import asking, screen
 from gabion.cli.top.asking import Busy, Figures, Gone, Process
@@ -38,8 +38,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="time between two looks (default: 2)"
     )
     parser.add_argument("--once", action="store_true", help="look once; so it does where the output is no terminal")
-    parser.add_argument("--json", action="store_true", help="look once, print JSON and nothing else on stdout")
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="look once, print JSON and nothing else on stdout")
+    form.add_argument(
         "--metrics", action="store_true", help="look once, print it as Prometheus reads it, with a label pid"
     )
     parser.set_defaults(run=run)
@@ -93,7 +94,7 @@ def as_metrics(one: Process | None) -> int:
     """Look once, and print what Prometheus reads. Who does not answer is not in it."""
     told = [one.ask()] if one else asking.everybody()
     known = [figures for figures in told if "pool" in figures]
-    print(_visible(monitor.metrics(known, by_pid=True)), end="")
+    print(_visible(metrics(known, by_pid=True)), end="")
     for figures in told:
         if "pool" not in figures:
             print(f"gabion: process {figures['pid']}: no answer within {asking.PATIENCE:g} seconds", file=sys.stderr)
@@ -102,11 +103,11 @@ def as_metrics(one: Process | None) -> int:
     return 0 if known else 1
 
 
-def _visible(metrics: str) -> str:
+def _visible(told: str) -> str:
     r"""Write out what a terminal would obey. Prometheus knows few escapes, and so reads a name with \\x1b as text."""
-    lines = metrics.split("\n")
+    lines = told.split("\n")
     if all(line.isprintable() for line in lines):
-        return metrics
+        return told
     return "\n".join(
         "".join(one if one.isprintable() else shown(one).replace("\\", "\\\\") for one in line) for line in lines
     )

@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gabion._metrics import COUNTS, tables_of
 from gabion.cli.failure import shown
 from gabion.cli.figure import plural, size
 from gabion.cli.top.asking import Figures
-from gabion.monitor import COUNTS, tables_of
 
 NOTHING = "–"
 # Lines around the rows of piles, caches and tables.
