@@ -4,7 +4,10 @@ import contextlib
 import enum
 import os
 import stat
+import subprocess
+import sys
 import threading
+import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ import pytest
 from child_processes import in_child
 from many_threads import run
 from model import Plain, Slotted, person
+from patience import HANGS
 
 import gabion
 
@@ -298,3 +302,30 @@ def test_a_forked_child_saves_what_is_its_own(path: Path, tmp_path: Path) -> Non
     with gabion.Pile(path=path) as saved:
         assert saved.get(other) == "parent's"
     own.close()
+
+
+def test_a_save_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    probe = tmp_path / "probe"
+    probe.mkdir()
+    try:
+        os.close(os.open(probe, os.O_RDWR | os.O_TMPFILE))
+    except (OSError, AttributeError):
+        pytest.skip("this disk knows no files without a name")
+    source = """
+import gabion, sys
+pile = gabion.Pile()
+pile.put_many(b"x" * 1000 for _ in range(100_000))
+print("begins", flush=True)
+while True:
+    pile.save(sys.argv[1])
+"""
+    for _ in range(5):
+        path = tmp_path / "saved.pile"
+        process = subprocess.Popen([sys.executable, "-c", source, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.05)
+        process.kill()
+        process.wait(HANGS)
+        process.stdout.close()
+        assert {name.name for name in tmp_path.iterdir()} <= {"probe", "saved.pile"}

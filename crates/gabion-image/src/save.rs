@@ -1,11 +1,10 @@
 //! Writing to a path: aside and renamed, or straight where there is nothing to rename.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use gabion_blocks::os::beside::{end_of_links, folder_of, hand_down, is_same};
+use gabion_blocks::os::beside::{Aside, end_of_links, folder_of, hand_down, is_same};
 
 use crate::error::Result;
 
@@ -66,16 +65,13 @@ impl Place {
 }
 
 fn aside(place: &Path, old: Option<&Metadata>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".gabion-").suffix(".part");
     // As a plain new file would have it: what the user's mask leaves of reading and writing for all.
-    builder.permissions(Permissions::from_mode(0o666));
-    let file = builder.tempfile_in(folder_of(place))?;
+    let mut file = Aside::begin(folder_of(place), 0o666)?;
     if let Some(old) = old {
-        hand_down(old, file.as_file())?;
+        hand_down(old, file.file())?;
     }
-    buffered(file.as_file(), write)?;
-    file.persist(place).map_err(|error| error.error)?;
+    buffered(file.file(), write)?;
+    file.take_name()?.persist(place).map_err(|error| error.error)?;
     Ok(())
 }
 
@@ -124,7 +120,8 @@ impl Write for Watched<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
     use crate::error::ImageError;

@@ -3,10 +3,7 @@
 use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-use tempfile::NamedTempFile;
 
 use super::error::FileError;
 use super::layout::{
@@ -18,7 +15,7 @@ use super::mapped::BlockFile;
 use super::opening::{ATTEMPTS, How, is_begun, not_locked, open_file, read_whole};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
-use crate::os::beside::{end_of_links, folder_of, hand_down, is_same};
+use crate::os::beside::{Aside, end_of_links, folder_of, hand_down, is_same};
 use crate::os::{Disk, system_disk};
 use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, PAGE_BYTES, SYSTEM_PAGE};
@@ -68,7 +65,7 @@ impl Drop for Old {
 
 /// What a pile's file is to be. Nobody sees it before [`Draft::finish`], and it is gone if it is dropped before.
 pub struct Draft {
-    file: NamedTempFile,
+    file: Aside,
     place: PathBuf,
     old: Option<Old>,
     disk: &'static dyn Disk,
@@ -88,10 +85,7 @@ impl Draft {
     pub fn begin(path: &Path, numbering: Numbering<'_>, disk: Option<&'static dyn Disk>) -> Result<Self, FileError> {
         let disk = disk.unwrap_or_else(system_disk);
         let (place, old) = standing(&place_of(path)?, disk)?;
-        // Opened here, so that the system's own errors come back.
-        let open = |part: &Path| File::options().read(true).write(true).create_new(true).mode(0o600).open(part);
-        let file = tempfile::Builder::new().prefix(".gabion-").suffix(".part").make_in(folder_of(&place), open);
-        let file = file.map_err(FileError::system("make the file"))?;
+        let file = Aside::begin(folder_of(&place), 0o600).map_err(FileError::system("make the file"))?;
         let superblock = match numbering {
             Numbering::Of(file) => file.superblock(),
             Numbering::From { first, shards } => Superblock::numbered(unique_number(), shards as u32, first),
@@ -189,7 +183,7 @@ impl Draft {
         set_word(&mut head, ROOT, root);
         self.put(&head, 0)?;
         self.take_after_old()?;
-        let (file, doing) = (self.file.as_file(), "write the file to the disk");
+        let (file, doing) = (self.file.file(), "write the file to the disk");
         file.set_len(offset_of(self.table.len() as u32)).map_err(FileError::system("write the file"))?;
         file.sync_all().map_err(FileError::system(doing))?;
         let place = self.give_name()?;
@@ -203,22 +197,23 @@ impl Draft {
 
     /// Gives the file its name, in the place of what was looked at. What came there since is looked at first.
     fn give_name(mut self) -> Result<PathBuf, FileError> {
+        let refused = |error| FileError::system("name the file")(error);
+        let mut file = self.file.take_name().map_err(refused)?;
         for attempt in 1.. {
             // What comes between this look and the new name goes with the old file.
             let named = match &self.old {
-                Some(old) if attempt == ATTEMPTS || leads_to(&self.place, &old.about) => self.file.persist(&self.place),
+                Some(old) if attempt == ATTEMPTS || leads_to(&self.place, &old.about) => file.persist(&self.place),
                 Some(_) => {
                     self.look_again()?;
                     continue;
                 }
-                None => self.file.persist_noclobber(&self.place),
+                None => file.persist_noclobber(&self.place),
             };
-            let (error, file) = match named {
-                Ok(_) => return Ok(self.place),
-                Err(refused) => (refused.error, refused.file),
+            let error;
+            (error, file) = match named {
+                Ok(()) => return Ok(self.place),
+                Err(refused) => (refused.error, refused.path),
             };
-            self.file = file;
-            let refused = FileError::system("name the file");
             if self.old.is_some() || attempt == ATTEMPTS {
                 return Err(refused(error));
             }
@@ -227,8 +222,8 @@ impl Draft {
                 continue;
             }
             // Not every disk can give a name only where there is none.
-            return match self.file.persist(&self.place) {
-                Ok(_) => Ok(self.place),
+            return match file.persist(&self.place) {
+                Ok(()) => Ok(self.place),
                 Err(error) => Err(refused(error.error)),
             };
         }
@@ -244,7 +239,7 @@ impl Draft {
     /// Gives the file the mode of the one that has the name so far, and its owner where this process may.
     fn take_after_old(&self) -> Result<(), FileError> {
         let Some(Old { about, .. }) = &self.old else { return Ok(()) };
-        hand_down(about, self.file.as_file()).map_err(FileError::system("make the file"))
+        hand_down(about, self.file.file()).map_err(FileError::system("make the file"))
     }
 
     /// Adds a block of the log with one record.
@@ -272,13 +267,13 @@ impl Draft {
     }
 
     fn put(&self, bytes: &[u8], at: u64) -> Result<(), FileError> {
-        self.disk.write(self.file.as_file(), bytes, at).map_err(FileError::number("write the file"))
+        self.disk.write(self.file.file(), bytes, at).map_err(FileError::number("write the file"))
     }
 
     /// Reads what stands at a place, into `seen`.
     fn see(&mut self, from: u64, bytes: usize) -> Result<(), FileError> {
         let seen = &mut self.seen[..bytes];
-        let read = read_whole(self.file.as_file(), seen, from)?;
+        let read = read_whole(self.file.file(), seen, from)?;
         // Behind the end are zeros.
         seen[read..].fill(0);
         Ok(())

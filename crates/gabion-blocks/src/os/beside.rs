@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, TempPath};
 
 /// How many links are followed to a file that does not exist: as many as Linux follows.
 const MOST_LINKS: usize = 40;
@@ -48,4 +50,90 @@ pub fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
         let _ = fchown(file, None, Some(old.gid()));
     }
     file.set_permissions(Permissions::from_mode(old.mode() & RIGHTS))
+}
+
+/// A file that is written beside the one that it will replace. It has no name until it is whole, where the disk knows
+/// such files: nothing of it is left then, however this process ends.
+#[derive(Debug)]
+pub struct Aside {
+    file: File,
+    folder: PathBuf,
+    name: Option<TempPath>,
+}
+
+impl Aside {
+    /// Makes a file in a folder, with what the user's mask leaves of these rights.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(folder: &Path, mode: u32) -> io::Result<Self> {
+        let folder = folder.to_owned();
+        if let Some(file) = nameless(&folder, mode) {
+            return Ok(Self { file, folder, name: None });
+        }
+        // Opened here, so that the system's own errors come back.
+        let open = |part: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(part);
+        let (file, name) = for_a_while().make_in(&folder, open)?.into_parts();
+        Ok(Self { file, folder, name: Some(name) })
+    }
+
+    /// What is written to.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A name that it has from now on, and that goes with what is returned: to be renamed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn take_name(&mut self) -> io::Result<TempPath> {
+        match self.name.take() {
+            Some(name) => Ok(name),
+            None => Ok(for_a_while().make_in(&self.folder, |path| give_name(&self.file, path))?.into_temp_path()),
+        }
+    }
+}
+
+/// How files are called that have no name of their own yet.
+fn for_a_while() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(".gabion-").suffix(".part");
+    builder
+}
+
+/// A file without a name, which can be given one later; `None` where the system or the disk knows none.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn nameless(folder: &Path, mode: u32) -> Option<File> {
+    let file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(folder).ok()?;
+    // It is named by this path, and so nothing but a name in the folder would do where there is no such path.
+    let found = fs::metadata(path_of(&file)).ok()?;
+    is_same(&found, &file.metadata().ok()?).then_some(file)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn nameless(_: &Path, _: u32) -> Option<File> {
+    None
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn path_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    let (from, to) = (CString::new(path_of(file))?, CString::new(path.as_os_str().as_bytes())?);
+    // SAFETY: two paths that end with a zero, and live over the call.
+    let answer =
+        unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// There are no files without a name here.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn give_name(_: &File, _: &Path) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
 }
