@@ -1,13 +1,17 @@
 //! How much memory this process may really use.
 //!
 //! The smallest of physical memory, every cgroup limit above this process and its own limits of address space and data
-//! (`ulimit -v`, `-d`) counts: in a container, the machine's size is of no interest. Read on demand, never cached:
-//! limits may change at run time.
+//! (`ulimit -v`, `-d`) counts: in a container, the machine's size is of no interest. Read on demand: limits may change
+//! at run time. Where a file is not there, or cannot be opened for want of descriptors or memory, the system is asked
+//! without one, and what a control group's said last holds on: a moment without descriptors is no reason for a pile
+//! without a limit.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io, thread};
 
-use crate::os::out_of_cancels_reach;
+use crate::os::{machine_memory, out_of_cancels_reach, own_limit};
 
 /// What the system says of memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,29 +31,63 @@ impl MemoryLimits {
     }
 }
 
-/// Reads the limits of this process. Falls back to "no limit" where the system tells nothing.
+/// What the control groups said last: `u64::MAX` for "no limit".
+static LAST_CGROUP: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Reads the limits of this process. Falls back to "no limit" where the system tells nothing in any way.
 pub fn read() -> MemoryLimits {
-    read_from(Path::new("/"))
+    let (mut found, is_whole) = look(Path::new("/"));
+    if found.physical == u64::MAX {
+        found.physical = machine_memory().map_or(u64::MAX, |(physical, _)| physical);
+    }
+    found.process = found.process.or_else(own_limit);
+    // Relaxed: the number is the whole message, here and below.
+    if is_whole {
+        LAST_CGROUP.store(found.cgroup.unwrap_or(u64::MAX), Ordering::Relaxed);
+    } else {
+        let last = Some(LAST_CGROUP.load(Ordering::Relaxed)).filter(|&last| last < u64::MAX);
+        found.cgroup = found.cgroup.into_iter().chain(last).min();
+    }
+    found
 }
 
 /// Memory and swap of the machine in bytes: more than this can never be touched. `u64::MAX` where nothing is told.
 pub(crate) fn memory_and_swap() -> u64 {
     let meminfo = text_of(Path::new("/proc/meminfo")).unwrap_or_default();
     let swap = meminfo_bytes(&meminfo, "SwapTotal:").unwrap_or(0);
-    meminfo_bytes(&meminfo, "MemTotal:").map_or(u64::MAX, |physical| physical.saturating_add(swap))
+    let told = meminfo_bytes(&meminfo, "MemTotal:").map(|physical| (physical, swap));
+    told.or_else(machine_memory).map_or(u64::MAX, |(physical, swap)| physical.saturating_add(swap))
 }
 
 /// As [`read`], with another root in front of `/proc` and `/sys`, so that tests can bring their own system.
 pub fn read_from(root: &Path) -> MemoryLimits {
-    let text = |path: &str| text_of(&root.join(path)).unwrap_or_default();
-    let physical = meminfo_bytes(&text("proc/meminfo"), "MemTotal:").unwrap_or(u64::MAX);
-    let limits = memberships(&text("proc/self/cgroup")).into_iter().filter_map(|group| match group.version {
-        Version::Two => tightest(&root.join("sys/fs/cgroup"), &group.path, &["memory.max", "memory.high"]),
-        Version::One => tightest(&root.join("sys/fs/cgroup/memory"), &group.path, &["memory.limit_in_bytes"]),
+    look(root).0
+}
+
+/// What the files below `root` say, and whether all could be read that are there.
+fn look(root: &Path) -> (MemoryLimits, bool) {
+    let is_whole = Cell::new(true);
+    let text = |path: &Path| {
+        text_of(path).unwrap_or_else(|error| {
+            is_whole.set(is_whole.get() && !is_short(&error));
+            String::new()
+        })
+    };
+    let physical = meminfo_bytes(&text(&root.join("proc/meminfo")), "MemTotal:").unwrap_or(u64::MAX);
+    let groups = memberships(&text(&root.join("proc/self/cgroup"))).into_iter();
+    let limits = groups.filter_map(|group| match group.version {
+        Version::Two => tightest(&root.join("sys/fs/cgroup"), &group.path, &["memory.max", "memory.high"], text),
+        Version::One => tightest(&root.join("sys/fs/cgroup/memory"), &group.path, &["memory.limit_in_bytes"], text),
     });
-    let own = text("proc/self/limits");
+    let cgroup = limits.min();
+    let own = text(&root.join("proc/self/limits"));
     let process = ["Max address space", "Max data size"].iter().filter_map(|name| soft_limit(&own, name)).min();
-    MemoryLimits { physical, cgroup: limits.min(), process }
+    (MemoryLimits { physical, cgroup, process }, is_whole.get())
+}
+
+/// Whether a file could not be opened for want of descriptors or memory: it may be there.
+fn is_short(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// How many threads of this process can run at one time.
@@ -107,9 +145,9 @@ pub(crate) fn ancestors(top: &Path, own: PathBuf) -> impl Iterator<Item = PathBu
 }
 
 /// The smallest of the named files' numbers in `top/path` and every folder above it up to `top`.
-fn tightest(top: &Path, path: &str, names: &[&str]) -> Option<u64> {
+fn tightest(top: &Path, path: &str, names: &[&str], text: impl Fn(&Path) -> String) -> Option<u64> {
     // "max" does not parse: no limit at this level.
-    let number = |file: PathBuf| text_of(&file).ok()?.trim().parse::<u64>().ok();
+    let number = |file: PathBuf| text(&file).trim().parse::<u64>().ok();
     let folders = ancestors(top, top.join(path));
     folders.flat_map(|folder| names.iter().filter_map(move |name| number(folder.join(name)))).min()
 }
@@ -193,5 +231,15 @@ mod tests {
     #[test]
     fn this_machine_answers() {
         assert!(read().usable() > 1 << 20);
+    }
+
+    #[test]
+    fn this_machine_answers_without_a_file() {
+        let meminfo = text_of(Path::new("/proc/meminfo")).unwrap();
+        let told = |key| meminfo_bytes(&meminfo, key).unwrap();
+        assert_eq!(machine_memory(), Some((told("MemTotal:"), told("SwapTotal:"))));
+        let own = text_of(Path::new("/proc/self/limits")).unwrap();
+        let names = ["Max address space", "Max data size"];
+        assert_eq!(own_limit(), names.iter().filter_map(|name| soft_limit(&own, name)).min());
     }
 }

@@ -75,6 +75,16 @@ pub fn steady_time_roughly() -> std::time::Duration {
     unix::steady_time_roughly()
 }
 
+/// Bytes of memory and of swap that the machine has, asked without a file; `None` where the system does not tell.
+pub(crate) fn machine_memory() -> Option<(u64, u64)> {
+    if cfg!(miri) { None } else { unix::machine_memory() }
+}
+
+/// The least of what this process may map (`RLIMIT_AS`, `RLIMIT_DATA`), where that is limited, asked without a file.
+pub(crate) fn own_limit() -> Option<u64> {
+    if cfg!(miri) { None } else { unix::own_limit() }
+}
+
 /// The operating system that this process runs on.
 pub fn system() -> &'static dyn Os {
     #[cfg(not(miri))]

@@ -59,7 +59,10 @@ mod twin_disk;
 mod scarce;
 
 pub use at_fork::{AcrossFork, AtFork};
-pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, system_disk, thread_time, watch_first_thread};
+pub(crate) use calls::{
+    can_fence_heavily, heavy_fence, light_fence, machine_memory, own_limit, system_disk, thread_time,
+    watch_first_thread,
+};
 pub use calls::{
     first_thread_has_ended, give_back_stack, out_of_cancels_reach, out_of_signals_reach, steady_time,
     steady_time_roughly, system,

@@ -110,6 +110,38 @@ pub(super) fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
     act()
 }
 
+/// Bytes of memory and of swap that the machine has, asked without a file: there may be none, and no descriptor.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn machine_memory() -> Option<(u64, u64)> {
+    // SAFETY: all zeros are a value of these numbers.
+    let mut about: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: room for the answer.
+    let answer = unsafe { libc::sysinfo(&raw mut about) };
+    let bytes = |units| u64::from(about.mem_unit).saturating_mul(units);
+    #[allow(clippy::unnecessary_cast, reason = "other processors have other numbers there")]
+    (answer == 0).then(|| (bytes(about.totalram as u64), bytes(about.totalswap as u64)))
+}
+
+/// As above; swap is not told.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn machine_memory() -> Option<(u64, u64)> {
+    // SAFETY: a question about a number.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).ok().map(|pages| (pages.saturating_mul(kernel_page() as u64), 0))
+}
+
+/// The least of what this process may map, where that is limited, asked without a file.
+#[allow(clippy::unnecessary_cast, reason = "other systems have other numbers there")]
+pub(super) fn own_limit() -> Option<u64> {
+    let of = |which| {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: room for the answer.
+        let answer = unsafe { libc::getrlimit(which, &raw mut limit) };
+        (answer == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as u64)
+    };
+    of(libc::RLIMIT_AS).into_iter().chain(of(libc::RLIMIT_DATA)).min()
+}
+
 fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one `timespec`, which is ours.

@@ -45,6 +45,12 @@ impl Readings {
             }
     }
 
+    /// True when a cgroup's limit is so near that memory may be short before the policy looks again: a quarter of it is
+    /// left, or less.
+    pub fn near(&self) -> bool {
+        self.levels.iter().any(|level| level.limit.saturating_sub(level.used) < level.limit / 4)
+    }
+
     /// Reads what the system under `root` tells; what it does not tell stays empty.
     pub fn read(root: &Path) -> Self {
         let text = |path: &Path| limits::text_of(path).unwrap_or_default();

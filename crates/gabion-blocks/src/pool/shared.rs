@@ -137,6 +137,8 @@ pub(crate) struct Trimmer {
     pub nudged: Condvar,
     /// When a collection may nudge it again, in milliseconds since the pool was made.
     pub next_call: AtomicU64,
+    /// Whether the limit of a control group was near at the last reading.
+    pub near: AtomicBool,
 }
 
 /// What all handles of a pool share. Never freed, because memory may outlive the last handle; a pool that is closed

@@ -27,7 +27,7 @@ impl Shared {
             return self.give_all();
         }
         let period = self.follow_limits();
-        if Readings::read(&self.root).tight() {
+        if self.is_short() {
             self.trim_malloc(0, true);
             return self.give_all();
         }
@@ -37,6 +37,17 @@ impl Shared {
         let freed = self.trim_excess();
         // What was not used for a whole period; nothing new can have become so within a quarter.
         if quarters > 0 { freed + self.decommit_pieces(before) } else { freed }
+    }
+
+    /// Whether the system is short of memory; notes whether it may soon be.
+    pub fn is_short(&self) -> bool {
+        if !malloc_has(READING_BYTES) {
+            return true;
+        }
+        let readings = Readings::read(&self.root);
+        // Relaxed: a hint for the trimmer.
+        self.trimmer.near.store(readings.near(), Ordering::Relaxed);
+        readings.tight()
     }
 
     /// Ends the policy's quarters that are over. Returns how many, and the tick of one period ago.

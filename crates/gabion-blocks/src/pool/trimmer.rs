@@ -11,6 +11,10 @@ use crate::sync::{Ordering, lock};
 /// Milliseconds between two looks that collections ask for, at least.
 const CALLS_APART: u64 = 1000;
 
+/// How often the trimmer looks whether memory is short while the limit of a control group is near: a process that grows
+/// by 50 MiB a second meets that of 1 GiB in five.
+const WATCHES_APART: Duration = Duration::from_secs(1);
+
 /// More than a thread takes of malloc until it runs. The language asks for that without a way to be refused.
 const THREAD_BYTES: usize = 16 << 10;
 
@@ -63,7 +67,7 @@ impl Shared {
         let _on_duty = self.trimmer.duty.watch();
         loop {
             let period = lock(&self.settings).trim_period;
-            seen = self.rest(seen, until_next(self.now(), period));
+            seen = self.rest_watching(seen, until_next(self.now(), period));
             if first_thread_has_ended() {
                 return self.trimmer.duty.vacate();
             }
@@ -89,6 +93,22 @@ impl Shared {
             && shelves_empty()
             && self.all_caches().all(|cache| cache.visit().bytes() == 0)
             && shelves_empty()
+    }
+
+    /// As [`Shared::rest`], but ends when memory becomes short, if the limit of a control group is near.
+    fn rest_watching(&self, seen: u64, most: Duration) -> u64 {
+        let end = self.now() + most;
+        loop {
+            let left = end.saturating_sub(self.now());
+            // Relaxed: this thread's own, or that of a look by hand.
+            if left <= WATCHES_APART || !self.trimmer.near.load(Ordering::Relaxed) {
+                return self.rest(seen, left);
+            }
+            let now_seen = self.rest(seen, WATCHES_APART);
+            if now_seen != seen || first_thread_has_ended() || self.is_short() {
+                return now_seen;
+            }
+        }
     }
 
     /// Sleeps for `most`, or until it has been nudged more often than it has `seen`: what came while it looked wakes it

@@ -242,6 +242,29 @@ impl Drop for System {
     }
 }
 
+/// The policy looks four times a period, and a process that grew fast met its limit in between, with idle memory.
+#[test]
+fn near_its_limit_a_control_group_is_watched() {
+    let system = System::new("near");
+    let usage = "sys/fs/cgroup/memory/x/memory.usage_in_bytes";
+    system.write("proc/meminfo", "MemTotal: 1000 kB\n");
+    system.write("proc/self/cgroup", "4:memory:/x\n");
+    system.write("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "100000");
+    system.write(usage, "80000");
+    let twin: &'static Twin = Box::leak(Box::default());
+    let mut settings = quiet();
+    settings.trim_period = Duration::from_secs(4000);
+    let pool = Pool::with_root(twin, settings, system.0.clone()).unwrap();
+    burst(&pool);
+    // The trimmer, which began at the first return, sees that the limit is near.
+    pool.shared().nudge_trimmer();
+    assert!(eventually(|| pool.shared().trimmer.near.load(Ordering::Relaxed)));
+    assert!(pool.stats().idle > 40 << 20);
+    system.write(usage, "97000");
+    assert!(eventually(|| pool.stats().idle == 0), "nobody watches");
+    close(pool, twin);
+}
+
 #[test]
 fn under_pressure_everything_idle_goes() {
     type File = (&'static str, &'static str);
