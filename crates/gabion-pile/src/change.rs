@@ -161,6 +161,15 @@ impl<'a> Guest<'a> {
     }
 }
 
+/// What a file says of an object makes no sense: another program has changed it.
+pub(crate) struct Senseless;
+
+impl From<Senseless> for HeapError {
+    fn from(_: Senseless) -> Self {
+        Self::NotTaken
+    }
+}
+
 /// Stores the word of a slot, or of a guest's header, that leads to a payload which is complete.
 #[inline]
 pub(crate) fn publish(block: &Block<'_>, at: usize, word: u64) {
@@ -239,8 +248,8 @@ impl Inner {
         Ok(Word::away(generation, at, reserved))
     }
 
-    /// Gives the object of `slot` another payload, and returns the run that the old one had, if any. The pointer stays
-    /// valid; on an error the old payload stays. [`HeapError::NotTaken`]: the file makes no sense here.
+    /// Gives the object of `slot`, which is intact, another payload, and returns the run that the old one had, if any.
+    /// The pointer stays valid; on an error the old payload stays.
     pub fn replace(
         &mut self,
         ground: Ground<'_>,
@@ -248,9 +257,6 @@ impl Inner {
         word: Word,
         payload: Payload<'_>,
     ) -> Result<Option<Arc<ChargedRun>>, HeapError> {
-        if !self.is_intact(ground, slot, word) {
-            return Err(HeapError::NotTaken);
-        }
         let before = self.length(ground, word);
         let mut old = None;
         match word.state() {
@@ -306,7 +312,7 @@ impl Inner {
     ) -> Result<(), HeapError> {
         let length = payload.length;
         if !reserved && self.come_home(ground, slot, word, payload, false) {
-            return self.free_guest(ground, at);
+            return Ok(self.free_guest(ground, at)?);
         }
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
@@ -315,7 +321,7 @@ impl Inner {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
             let fits = !pinned && !self.writes_beside && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? {
-                return self.free_guest(ground, at);
+                return Ok(self.free_guest(ground, at)?);
             }
         }
         let busy = Word::busy(word.generation());
@@ -400,19 +406,16 @@ impl Inner {
         blocks.raise_generation_floor(slot.at.number(), generation);
     }
 
-    /// Removes the object of `slot`, wherever it lies, and returns the run that it had, if any.
+    /// Removes the object of `slot`, which is intact, wherever it lies, and returns the run that it had, if any.
     ///
     /// # Errors
-    /// [`HeapError::NotTaken`]: the file makes no sense here.
+    /// [`Senseless`]: the file was changed just now. The object is gone.
     pub fn remove(
         &mut self,
         ground: Ground<'_>,
         slot: &Slot<'_>,
         word: Word,
-    ) -> Result<Option<Arc<ChargedRun>>, HeapError> {
-        if !self.is_intact(ground, slot, word) {
-            return Err(HeapError::NotTaken);
-        }
+    ) -> Result<Option<Arc<ChargedRun>>, Senseless> {
         let generation = word.generation() + 1;
         let retired = generation > LAST_GENERATION;
         let mut run = None;
@@ -439,14 +442,14 @@ impl Inner {
         } else {
             self.heap.free_slot(ground, slot.at, true, body)
         };
-        self.is_freed(freed).map(|()| run)
+        self.is_freed(&freed).map(|()| run)
     }
 
     /// Frees a payload's place outside its slot; a pinned one is left to its views.
     ///
     /// # Errors
     /// As [`Inner::free_body`].
-    pub fn free_guest(&mut self, ground: Ground<'_>, at: Loc) -> Result<(), HeapError> {
+    pub fn free_guest(&mut self, ground: Ground<'_>, at: Loc) -> Result<(), Senseless> {
         let guest = Guest::find(ground, at);
         self.away -= 1;
         if guest.read_header().is_pinned() {
@@ -460,8 +463,8 @@ impl Inner {
     /// Frees a body or chunk that nothing refers to any more.
     ///
     /// # Errors
-    /// [`HeapError::NotTaken`] where the file makes no sense: it stays taken.
-    pub fn free_body(&mut self, ground: Ground<'_>, body: Pinned) -> Result<(), HeapError> {
+    /// [`Senseless`]: it stays taken.
+    pub fn free_body(&mut self, ground: Ground<'_>, body: Pinned) -> Result<(), Senseless> {
         let (Pinned::Body(at) | Pinned::Chunk(at)) = body;
         Guest::find(ground, at).disturb();
         let freed = match body {
@@ -472,13 +475,14 @@ impl Inner {
                 self.heap.free_chunk(ground, at)
             }
         };
-        self.is_freed(freed)
+        self.is_freed(&freed)
     }
 
     /// What was freed is what the words said was taken, unless another program has changed the file.
-    fn is_freed(&self, freed: Result<(), HeapError>) -> Result<(), HeapError> {
+    #[inline]
+    fn is_freed(&self, freed: &Result<(), HeapError>) -> Result<(), Senseless> {
         assert!(self.writes_beside || freed.is_ok(), "the word said that it is taken");
-        freed
+        if freed.is_ok() { Ok(()) } else { Err(Senseless) }
     }
 
     /// Whether the word of a slot that is not free can be a live one: its payload is where it says.

@@ -133,6 +133,22 @@ impl Pile {
     /// Finds a live pointer's slot and locks its shard.
     #[inline(always)]
     pub(crate) fn lock_slot(&self, pointer: Pointer) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
+        self.lock_sound(pointer, Inner::makes_sense)
+    }
+
+    /// As [`Pile::lock_slot`], of an object that is to be changed.
+    #[inline(always)]
+    pub(crate) fn lock_intact(&self, pointer: Pointer) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
+        self.lock_sound(pointer, Inner::is_intact)
+    }
+
+    /// As [`Pile::lock_slot`]; in a file, where others may have written, the object has to be `sound`.
+    #[inline(always)]
+    fn lock_sound(
+        &self,
+        pointer: Pointer,
+        sound: impl Fn(&Inner, Ground<'_>, &Slot<'_>, Word) -> bool,
+    ) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
         let mut slot = Slot::find(&self.blocks, pointer)?;
         // Taking the lock keeps later loads waiting, not this: the line is on its way meanwhile, and for a row of calls
         // already while the one before still ends.
@@ -146,7 +162,7 @@ impl Pile {
         }
         let word = slot.word(pointer)?;
         // In memory, words are this process's alone.
-        if self.blocks.file().is_some() && !locked.makes_sense(self.ground(), &slot, word) {
+        if self.blocks.file().is_some() && !sound(&locked, self.ground(), &slot, word) {
             return Err(PileError::Damaged { pointer });
         }
         Ok((locked, slot, word))
@@ -369,7 +385,11 @@ impl Pile {
         if replaced.is_err() && payload.length <= CLEARED_FOR && self.clear_page() {
             replaced = self.try_replace(pointer, payload, &wanted)?;
         }
-        replaced.map_err(|error| PileError::memory(payload.length, error))
+        replaced.map_err(|error| match error {
+            // The file was changed just now.
+            HeapError::NotTaken => PileError::Damaged { pointer },
+            error => PileError::memory(payload.length, error),
+        })
     }
 
     #[inline]
@@ -379,17 +399,14 @@ impl Pile {
         payload: Payload<'_>,
         wanted: impl Fn((&Inner, &Slot<'_>, Word)) -> bool,
     ) -> Result<Result<bool, HeapError>, PileError> {
-        let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        let (mut locked, slot, word) = self.lock_intact(pointer)?;
         if !wanted((&locked, &slot, word)) {
             return Ok(Ok(false));
         }
         let replaced = locked.replace(self.ground(), &slot, word, payload);
         // The old run goes only after the lock: unmapping takes its time.
         drop(locked);
-        match replaced {
-            Err(HeapError::NotTaken) => Err(PileError::Damaged { pointer }),
-            replaced => Ok(replaced.map(|_| true)),
-        }
+        Ok(replaced.map(|_| true))
     }
 
     /// Removes the object. Its pointer is refused from now on.
@@ -432,7 +449,7 @@ impl Pile {
 
     #[cold]
     fn remove_anywhere(&self, pointer: Pointer) -> Result<(), PileError> {
-        let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        let (mut locked, slot, word) = self.lock_intact(pointer)?;
         let run = locked.remove(self.ground(), &slot, word);
         // Unmapping takes its time: not under the lock.
         drop(locked);
@@ -484,7 +501,8 @@ impl Pile {
                 let live = Slot::find_in(block, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
                 let Ok((slot, word)) = live else { continue };
                 // What makes no sense stays, if it is a file that another program has changed.
-                let Ok(run) = locked.remove(self.ground(), &slot, word) else { continue };
+                let is_intact = locked.is_intact(self.ground(), &slot, word);
+                let Some(Ok(run)) = is_intact.then(|| locked.remove(self.ground(), &slot, word)) else { continue };
                 // Where there is no memory for a list of them, they go at once.
                 if run.is_some() && make_room(&mut runs, 1).is_ok() {
                     runs.extend(run);

@@ -231,7 +231,7 @@ impl Pile {
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn remove_unchanged(&self, pointer: Pointer, buf: &ReadBuf) -> Result<bool, PileError> {
-        let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        let (mut locked, slot, word) = self.lock_intact(pointer)?;
         let unchanged = self.is_unchanged(&locked, &slot, word, buf);
         let run = if unchanged { locked.remove(self.ground(), &slot, word) } else { Ok(None) };
         drop(locked);
