@@ -22,6 +22,7 @@ import glob
 import ipaddress
 import itertools
 import json
+import math
 import os
 import re
 import select
@@ -49,6 +50,8 @@ PATIENCE = 5.0
 LONGEST_QUESTION = 8 << 10
 # Those who are listened to at one time; others wait until one of them has its answer, or has lost its patience.
 MOST_ASKING = 64
+# Seconds between two looks whether the socket is there: it may wait at another, which has got the number.
+A_LOOK = 1.0
 # Seconds that nobody takes from the first name of a socket to its own.
 A_MOMENT = 60.0
 # What a path of a socket may have, less the zero behind it.
@@ -402,12 +405,14 @@ class _Listener:
     def _serve_next(self, listening: socket.socket) -> bool:
         """Wait until somebody asks or says something; answer whose question is whole. Return whether to go on."""
         poll, number = select.poll(), listening.fileno()
+        if number < 0:  # closed just now
+            return False
         if len(self.asking) < MOST_ASKING:
             poll.register(number, select.POLLIN)
         for asking in self.asking:
             poll.register(asking, select.POLLIN)
-        ends = [question.end - time.monotonic() for question in self.asking.values()]
-        ready = dict(poll.poll(max(min(ends), 0.0) * 1000 if ends else None))
+        end = min((question.end for question in self.asking.values()), default=math.inf)
+        ready = dict(poll.poll(1000 * max(min(end - time.monotonic(), A_LOOK), 0.0)))
         for found in ready:
             if found in self.asking:
                 self._listen_to(self.asking[found])
@@ -457,18 +462,9 @@ class _Listener:
                 if found is not None:
                     with suppress(OSError):  # whoever is asking gets no answer
                         found.shutdown(socket.SHUT_RDWR)
-            if self.own.get() is None and self.thread.is_alive():
-                self._wake()
             self.thread.join(PATIENCE)
         finally:
             self.leave()
-
-    def _wake(self) -> None:
-        """Have the thread look whose its number is: it waits at what that led to before, until somebody comes."""
-        family = socket.AF_UNIX if self.path else socket.AF_INET6 if ":" in self.bound[0] else socket.AF_INET
-        with suppress(OSError), socket.socket(family) as asking:
-            asking.settimeout(0.0)
-            asking.connect_ex(self.path or self.bound)
 
     def leave(self) -> None:
         """Let the socket go, and take its name away if that is still its own."""
