@@ -32,7 +32,8 @@ def are_whole(made):
 
 def run(rest: str, said: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + rest, said],
+        # Python 3.12 and later warn of forks beside threads.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", BEGIN + rest, said],
         check=False, capture_output=True, text=True, timeout=HANGS,
         env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "GABION_MONITOR": "0"},
     )  # fmt: skip

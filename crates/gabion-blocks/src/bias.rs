@@ -391,6 +391,7 @@ mod tests {
 
     /// It asked again and again as long as the other was inside, which may compare a whole pile with a disk there.
     #[test]
+    #[cfg_attr(miri, ignore = "there is no clock of a thread's own")]
     fn who_waits_for_long_sleeps() {
         let lock = Biased::leaning_after(0_u64, 1);
         drop(lock.lock());
