@@ -92,6 +92,9 @@ def test_keys_share_what_takes_no_longer_than_they_do():
 
 
 def test_what_a_program_stored_itself_is_not_looked_at():
-    codec, made = _Codec(), {doubled(23): 1}
-    data = codec.encode([made] * 40)
-    assert codec.decode(data)[0] == made
+    codec, shared = _Codec(), doubled(20)
+    made = dict.fromkeys([(number, shared) for number in range(40)])
+    data = codec.encode(made)
+    assert codec.decode(data) == made
+    with pytest.raises(CodecError, match="a key would take for ever"):
+        reopened(codec, []).decode(data)

@@ -65,7 +65,7 @@ def test_each_table_has_its_figures() -> None:
 
 
 def test_only_the_largest_tables_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "MOST_TABLES", 5)
+    monkeypatch.setattr(monitor, "MOST_OF_A_KIND", 5)
     caches: list[gabion.Cache[Any, Any]] = [gabion.Cache("8 MiB", name=f"most {number}") for number in range(2)]
     for number in range(20):
         caches[number % 2].table(f"t{number}")["key"] = b"x" * 1000 * (number + 1)

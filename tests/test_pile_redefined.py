@@ -263,7 +263,7 @@ def test_a_named_tuple_is_no_other_thing(pile: gabion.Pile, module: ModuleType, 
     """It would come back with nothing of what was stored, and be stored so again."""
     pointer = pile.put(module.Pair("Ada", 1))
     exec(other, module.__dict__)
-    with pytest.raises(gabion.CodecError, match=r"it is no tuple by now|its class .*Pair.* is no tuple by now"):
+    with pytest.raises(gabion.CodecError, match=r"its class .*Pair.* is no tuple by now"):
         pile.get(pointer)
     assert pile.fields(pointer, "name", "visits") == ("Ada", 1)
 

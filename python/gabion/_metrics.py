@@ -12,7 +12,7 @@ COUNTS = {
     *("waited", "retries", "hits", "misses", "inserted", "replaced", "rejected", "removed", "evicted", "expired"),
 }
 LABELS = {"id", "path", "name"}
-# Piles and caches of a process that Prometheus is told of.
+# Piles and caches of a process that Prometheus is told of, and tables that figures are told of: the largest of each.
 MOST_OF_A_KIND = 300
 # Where the documentation says what a figure means.
 SOURCES = {

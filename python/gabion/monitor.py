@@ -39,7 +39,7 @@ from contextlib import suppress
 from typing import Any
 
 from gabion import _native
-from gabion._metrics import metrics
+from gabion._metrics import MOST_OF_A_KIND, metrics
 from gabion._own_socket import OwnSocket
 
 __all__ = ["figures", "start", "stop"]
@@ -58,8 +58,6 @@ A_MOMENT = 60.0
 LONGEST_PATH = 107
 # No more descriptors, no memory: it may get better.
 SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
-# Tables that figures are told of, the largest of all caches.
-MOST_TABLES = 300
 SHARED = {"reserved_bytes", "index_bytes"}
 OFF = {"", "0", "no", "false", "off"}
 ON = {"1", "yes", "true", "on"}
@@ -145,12 +143,12 @@ def _caches() -> list[dict[str, Any]]:
         if cache is not None:  # as it is when the collector has just taken it
             with suppress(_native.ClosedError):
                 about = {"id": cache._gabion_number, "name": own.name.__get__(cache), "tables": len(own.tables(cache))}
-                largest = _native.CacheTable._largest_tables(cache, MOST_TABLES)
+                largest = _native.CacheTable._largest_tables(cache, MOST_OF_A_KIND)
                 told.append({**about, **own.stats(cache).as_dict(), "table_stats": list(map(_of_table, largest))})
     tables = [(cache, table) for cache in told for table in cache["table_stats"]]
     for cache in told:
         cache["table_stats"] = []
-    for cache, table in sorted(tables, key=lambda one: -one[1]["bytes"])[:MOST_TABLES]:
+    for cache, table in sorted(tables, key=lambda one: -one[1]["bytes"])[:MOST_OF_A_KIND]:
         cache["table_stats"].append(table)
     for cache in told:
         cache["tables_left_out"] = max(cache["tables"] - len(cache["table_stats"]), 0)
