@@ -44,7 +44,7 @@ fn template() -> &'static Template {
         let pile = Pile::open(&path, &OpenOptions { shards: Some(2), ..OpenOptions::default() }).unwrap();
         let lengths = [0, 3, 8, 75, 247, 504, 1015, 1016, 1017, 5000, 100_000, (1 << 20) + 1];
         for (at, length) in lengths.into_iter().cycle().take(90).enumerate() {
-            let pointer = pile.put(&vec![at as u8; length], at % 3 * 90).unwrap();
+            let pointer = pile.put_with_reserve(&vec![at as u8; length], at % 3 * 90).unwrap();
             match at % 5 {
                 0 => pile.remove(pointer).unwrap(),
                 1 => pile.replace(pointer, &vec![at as u8; 40 * at]).unwrap(),
@@ -120,7 +120,7 @@ fuzz_target!(|input: Input| {
             assert_eq!(count, pile.len());
             for (at, pointer) in pile.pointers().collect::<Vec<_>>().into_iter().enumerate() {
                 let _ = pile.replace(pointer, &vec![1; at * 37 % 3000]);
-                let _ = pile.put(&vec![2; at * 71 % 3000], 0);
+                let _ = pile.put(&vec![2; at * 71 % 3000]);
                 pile.remove(pointer).unwrap();
             }
             pile.compact();

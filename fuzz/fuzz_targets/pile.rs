@@ -87,7 +87,7 @@ impl Model {
 
     fn put(&mut self, length: usize, reserve: usize) {
         let payload = self.payload(length);
-        if let Some(pointer) = only_memory(self.pile.put(&payload, reserve)) {
+        if let Some(pointer) = only_memory(self.pile.put_with_reserve(&payload, reserve)) {
             assert!(self.payloads.insert(pointer, payload).is_none(), "{pointer:?} is given out twice");
             self.live.push(pointer);
         }
@@ -187,7 +187,7 @@ impl Model {
         }
         assert!(self.dead.iter().all(|&pointer| !saved.contains(pointer)));
         for _ in 0..if later.len() < 5000 { 100 } else { 1 } {
-            let pointer = saved.put(later, 0).expect("there is room on the disk");
+            let pointer = saved.put(later).expect("there is room on the disk");
             assert!(
                 !self.payloads.contains_key(&pointer) && !self.dead.contains(&pointer),
                 "{pointer:?} is given out twice"

@@ -71,7 +71,7 @@ pub fn gabion(work: &Work) -> Outcome<Vec<Metric>> {
     let mut pointers: Vec<Option<Pointer>> = vec![None; work.count];
     let before = resident_bytes()?;
     for (pointer, &size) in pointers.iter_mut().zip(&sizes) {
-        *pointer = Some(pile.put(payload(&mut pattern, size), 0)?);
+        *pointer = Some(pile.put(payload(&mut pattern, size))?);
     }
     let mut pointers: Vec<Pointer> = pointers.into_iter().flatten().collect();
     let start = resident_bytes()? - before;
@@ -81,7 +81,7 @@ pub fn gabion(work: &Work) -> Outcome<Vec<Metric>> {
         let bytes = payload(&mut pattern, size);
         if work.moves {
             pile.remove(pointers[target])?;
-            pointers[target] = pile.put(bytes, 0)?;
+            pointers[target] = pile.put(bytes)?;
         } else {
             pile.replace(pointers[target], bytes)?;
         }

@@ -66,7 +66,7 @@ fn gabion_thread(
 
     let began = Instant::now();
     for (place, index) in own.iter_mut().zip(thread * share..) {
-        *place = Some(pile.put(&payload(index), 0)?);
+        *place = Some(pile.put(&payload(index))?);
     }
     let put_span = (began, Instant::now());
 
@@ -99,7 +99,7 @@ fn gabion_thread(
 
     let began = Instant::now();
     for (place, index) in own.iter_mut().zip(thread * share..) {
-        *place = pile.put(&payload(index), 0)?;
+        *place = pile.put(&payload(index))?;
     }
     Ok([put_span, get_span, remove_span, (began, Instant::now())])
 }

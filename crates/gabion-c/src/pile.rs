@@ -197,7 +197,7 @@ pub unsafe extern "C" fn gabion_pile_put(
         text::check(out, "out")?;
         // SAFETY: the caller's duties are the same.
         let (pile, data) = unsafe { (Handle::look(pile)?, text::bytes(data.cast(), length)?) };
-        let pointer = pile.put(data, reserve)?;
+        let pointer = pile.put_with_reserve(data, reserve)?;
         // SAFETY: room for a number (caller's duty).
         unsafe { text::write(out, pointer.to_bits(), "out") }
     })

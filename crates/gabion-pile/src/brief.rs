@@ -114,7 +114,7 @@ mod tests {
         let pile = IndexedPile::from(Pile::new().unwrap());
         for length in [0, 1, 8, 75, 80, 1016] {
             let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
-            let place = pile.put(&payload, 0).unwrap().to_place();
+            let place = pile.put(&payload).unwrap().to_place();
             let (brief, glance) = (pile.brief_glance(place).unwrap(), pile.glance(place).unwrap());
             for first in 0..=length / 8 {
                 let (mut fresh, mut buf) = (ReadBuf::new(), ReadBuf::new());
@@ -126,24 +126,24 @@ mod tests {
             }
         }
         // What is taken for a payload may be shorter than what the owner wants to leave out.
-        let (short, mut buf) = (pile.put(&[1; 5], 0).unwrap().to_place(), ReadBuf::new());
+        let (short, mut buf) = (pile.put(&[1; 5]).unwrap().to_place(), ReadBuf::new());
         buf.take_room(5000).unwrap();
         let brief = pile.brief_glance(short).unwrap();
         assert!((1..4).all(|first| !brief.copy(first, &mut buf)));
         assert_eq!(buf.payload().len(), 5000, "nothing was read");
-        let far = pile.put(&[7; 5000], 0).unwrap().to_place();
+        let far = pile.put(&[7; 5000]).unwrap().to_place();
         assert!(pile.brief_glance(far).is_none());
     }
 
     #[test]
     fn a_glance_does_not_hold_once_any_page_was_put_to_another_use() {
         let pile = IndexedPile::from(Pile::new().unwrap());
-        let place = pile.put(&[1; 40], 0).unwrap().to_place();
+        let place = pile.put(&[1; 40]).unwrap().to_place();
         let glance = pile.brief_glance(place).unwrap();
-        pile.put(&[2; 40], 0).unwrap();
+        pile.put(&[2; 40]).unwrap();
         assert!(glance.holds(|| true), "a page that was in use is as it was");
         assert!(!glance.holds(|| false));
-        pile.put(&[3; 200], 0).unwrap();
+        pile.put(&[3; 200]).unwrap();
         assert!(!glance.holds(|| true), "a page got slots of another size");
         assert!(pile.brief_glance(place).unwrap().holds(|| true));
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_last_slots_of_a_block_are_for_longer_looks() {
         let pile = IndexedPile::from(Pile::new().unwrap());
-        let places: Vec<_> = (0..5000).map(|_| pile.put(&[1; 1000], 0).unwrap().to_place()).collect();
+        let places: Vec<_> = (0..5000).map(|_| pile.put(&[1; 1000]).unwrap().to_place()).collect();
         let brief = places.iter().filter(|&&place| pile.brief_glance(place).is_some()).count();
         assert!(places.iter().all(|&place| pile.glance(place).is_some()));
         // One that wants to leave out more than there is gets nothing, even where the block has ended.

@@ -216,7 +216,7 @@ impl Default for ReadBuf {
 ///
 /// ```
 /// # let pile = gabion_pile::Pile::new()?;
-/// let pointer = pile.put(b"stones", 0)?;
+/// let pointer = pile.put(b"stones")?;
 /// let stones = gabion_pile::with_read_buf(|buf| pile.read(pointer, buf).map(<[u8]>::to_vec))?;
 /// assert_eq!(stones, b"stones");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -259,7 +259,7 @@ mod tests {
         with_read_buf(|buf| buf.take_room(ReadBuf::MOST_KEPT + 1).unwrap().fill(1));
         assert_eq!(kept(), 0);
         let pile = Pile::new().unwrap();
-        let pointer = pile.put(&vec![1; ReadBuf::MOST_KEPT], 0).unwrap();
+        let pointer = pile.put(&vec![1; ReadBuf::MOST_KEPT]).unwrap();
         with_read_buf(|buf| assert_eq!(pile.read(pointer, buf).unwrap(), vec![1; ReadBuf::MOST_KEPT]));
         assert_eq!(kept(), ReadBuf::MOST_KEPT);
     }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_read_inside_another_has_a_buffer_of_its_own() {
         let pile = Pile::new().unwrap();
-        let pointers = [b"outer", b"inner"].map(|payload| pile.put(payload, 0).unwrap());
+        let pointers = [b"outer", b"inner"].map(|payload| pile.put(payload).unwrap());
         with_read_buf(|outer| {
             pile.read(pointers[0], outer).unwrap();
             with_read_buf(|inner| assert_eq!(pile.read(pointers[1], inner).unwrap(), b"inner"));
@@ -279,7 +279,7 @@ mod tests {
     fn the_buffer_of_a_thread_holds_no_run() {
         let pile = Pile::new().unwrap();
         let empty = pile.stats().reserved_bytes;
-        let pointer = pile.put(&vec![1; 2 << 20], 0).unwrap();
+        let pointer = pile.put(&vec![1; 2 << 20]).unwrap();
         with_read_buf(|buf| pile.read(pointer, buf).map(<[u8]>::len)).unwrap();
         pile.remove(pointer).unwrap();
         assert!(pile.stats().reserved_bytes < empty + (2 << 20));

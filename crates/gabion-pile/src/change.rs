@@ -557,10 +557,10 @@ mod tests {
         // Nothing of any size has room then.
         let fill = || {
             let size = |size: usize| std::iter::repeat_with(move || size);
-            let all = (1..130).flat_map(|words| size(8 * words).map_while(|size| pile.put(&vec![0; size], 0).ok()));
+            let all = (1..130).flat_map(|words| size(8 * words).map_while(|size| pile.put(&vec![0; size]).ok()));
             all.collect::<Vec<_>>()
         };
-        let reserved = pile.put(&[1; 10], 900).unwrap();
+        let reserved = pile.put_with_reserve(&[1; 10], 900).unwrap();
         let view = pile.view(reserved).unwrap();
         pile.replace(reserved, &[2; 20]).unwrap();
         drop(view);
@@ -574,7 +574,7 @@ mod tests {
         }
         pile.replace(reserved, &[4; 30]).unwrap();
         // What a slot's own payload left is let to others that move.
-        let small: Vec<_> = (0..100).map(|_| pile.put(&[6; 40], 0).unwrap()).collect();
+        let small: Vec<_> = (0..100).map(|_| pile.put(&[6; 40]).unwrap()).collect();
         for small in small {
             pile.replace(small, &[7; 900]).unwrap();
         }

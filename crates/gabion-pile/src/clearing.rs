@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn fill(pile: &Pile) -> Vec<(usize, Pointer)> {
-        (0..).map_while(|number| Some((number, pile.put(&payload(number), 0).ok()?))).collect()
+        (0..).map_while(|number| Some((number, pile.put(&payload(number)).ok()?))).collect()
     }
 
     /// A pile that was full of long payloads had no page for a short one, however many of them were removed here and
@@ -148,13 +148,13 @@ mod tests {
     fn a_short_payload_finds_a_page_among_long_ones() {
         let pile = pile(16 << 20);
         let mut live = fill(&pile);
-        assert!(pile.put(&[7; 40], 0).is_err(), "the pile is full");
+        assert!(pile.put(&[7; 40]).is_err(), "the pile is full");
         for short in [40, 100, 300, 700, 1000] {
             for _ in 0..8 {
                 let (_, pointer) = live.remove(short * 31 % live.len());
                 pile.remove(pointer).unwrap();
             }
-            let pointer = pile.put(&vec![7; short], 0).unwrap();
+            let pointer = pile.put(&vec![7; short]).unwrap();
             assert_eq!(pile.size_of(pointer).unwrap(), short);
             check(&pile, &live);
         }
@@ -169,7 +169,7 @@ mod tests {
         let removed = live.iter().filter(|(number, _)| number % 3 > 0);
         removed.for_each(|&(_, pointer)| pile.remove(pointer).unwrap());
         live.retain(|(number, _)| number % 3 == 0);
-        let reserves: Vec<_> = (0..20).map(|_| pile.put(b"short", 30_000).unwrap()).collect();
+        let reserves: Vec<_> = (0..20).map(|_| pile.put_with_reserve(b"short", 30_000).unwrap()).collect();
         pile.compact();
         check(&pile, &live);
         assert!(views.iter().all(|(number, view)| **view == payload(*number)));
@@ -215,7 +215,7 @@ mod tests {
         let short = {
             let (_, last) = live[live.len() - 1];
             pile.remove(last).unwrap();
-            (0..).map_while(|_| pile.put(&[1; 40], 0).ok()).last().unwrap()
+            (0..).map_while(|_| pile.put(&[1; 40]).ok()).last().unwrap()
         };
         assert!(pile.replace(short, &[2; 500]).is_err(), "the pile is full");
         for &(_, pointer) in live[..live.len() - 1].iter().step_by(20) {
@@ -230,7 +230,7 @@ mod tests {
     /// Each word of them could be a used chunk's tag, and the place of its slot.
     fn put_in_a_row(pile: &Pile, words: &[usize]) -> Vec<Pointer> {
         let payload = |words: &usize| 0xFFFF_FFFF_FE10_0006_u64.to_le_bytes().repeat(words - 2);
-        words.iter().map(|words| pile.put(&payload(words), 0).unwrap()).collect()
+        words.iter().map(|words| pile.put(&payload(words)).unwrap()).collect()
     }
 
     /// What moved first joined what was free in front of it; what moved next was written over its tag, and what it held
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_reserve_moves_with_what_it_has_grown_to() {
         let pile = pile(64 << 20);
-        let put = |length: usize, capacity| pile.put(&vec![3; length], capacity).unwrap();
+        let put = |length: usize, capacity| pile.put_with_reserve(&vec![3; length], capacity).unwrap();
         // In a second block, a place of 1024 words between two that stay, in pages that are charged.
         let (filler, short, long, guard) = (put(80_000, 0), put(1104, 0), put(7152, 0), put(3000, 0));
         pile.remove(short).unwrap();
@@ -290,9 +290,9 @@ mod tests {
         for pointer in gone {
             pile.remove(pointer).unwrap();
         }
-        assert!(pile.put(&[7; 40], 0).is_err(), "nothing can move");
+        assert!(pile.put(&[7; 40]).is_err(), "nothing can move");
         drop(views);
-        pile.put(&[7; 40], 0).unwrap();
+        pile.put(&[7; 40]).unwrap();
         check(&pile, &live);
     }
 
@@ -321,7 +321,7 @@ mod tests {
                 match below(16) {
                     0..11 => {
                         let capacity = if below(3) == 0 { length + below(9000) as usize } else { 0 };
-                        let put = pile.put(&bytes(stamp, length), capacity);
+                        let put = pile.put_with_reserve(&bytes(stamp, length), capacity);
                         live.extend(put.ok().map(|pointer| (pointer, stamp, length)));
                     }
                     11 | 12 if !live.is_empty() => {
@@ -403,7 +403,7 @@ mod tests {
                     pile.remove(pointer).unwrap();
                 }
                 pile.compact();
-                goes.extend((0..).map_while(|at| Some((at, pile.put(&payload(at + round), 0).ok()?))));
+                goes.extend((0..).map_while(|at| Some((at, pile.put(&payload(at + round)).ok()?))));
             }
             done.store(true, Relaxed);
         });

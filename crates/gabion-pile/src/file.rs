@@ -56,7 +56,7 @@ impl Pile {
     ///
     /// let path = std::env::temp_dir().join(format!("gabion-{}.pile", std::process::id()));
     /// let pile = Pile::open(&path, &OpenOptions::default())?;
-    /// let pointer = pile.put(b"stone", 0)?;
+    /// let pointer = pile.put(b"stone")?;
     /// drop(pile);
     /// let pile = Pile::open(&path, &OpenOptions::default())?;
     /// assert_eq!(pile.read(pointer, &mut ReadBuf::new())?, b"stone");
@@ -241,14 +241,14 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let open = || Pile::open(&path, &OpenOptions { shards: Some(1), ..OpenOptions::default() }).unwrap();
         let pile = open();
-        let number = pile.put(b"first", 0).unwrap().place().number();
+        let number = pile.put(b"first").unwrap().place().number();
         pile.clear();
         pile.blocks.raise_generation_floor(number, LAST_GENERATION - 1);
         // A page full of them, so that the slot that becomes free is the next one.
-        let mut others: Vec<_> = (0..64).map(|_| pile.put(&[2; 1016], 0).unwrap()).collect();
+        let mut others: Vec<_> = (0..64).map(|_| pile.put(&[2; 1016]).unwrap()).collect();
         others.retain(|other| other.generation() == Some(LAST_GENERATION - 1));
         pile.remove(others.pop().unwrap()).unwrap();
-        let put = || pile.put(&[1; 1016], 0).unwrap();
+        let put = || pile.put(&[1; 1016]).unwrap();
         let last = std::iter::repeat_with(put).find(|last| last.generation() == Some(LAST_GENERATION)).unwrap();
         pile.remove(last).unwrap();
         for round in 0..3 {

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_handed_over_is_another_object() {
         let pile = one_shard();
-        let (old, mut buf) = (pile.put(&[1; 75], 0).unwrap(), ReadBuf::new());
+        let (old, mut buf) = (pile.put(&[1; 75]).unwrap(), ReadBuf::new());
         let place = old.to_place();
         for length in [73, 75, 80] {
             let before = pile.pointer_at(place).unwrap();
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn only_a_slot_of_the_right_size_is_handed_over() {
         let pile = one_shard();
-        let (old, long) = (pile.put(&[1; 75], 0).unwrap(), pile.put(&[2; 5000], 0).unwrap());
+        let (old, long) = (pile.put(&[1; 75]).unwrap(), pile.put(&[2; 5000]).unwrap());
         for length in [0, 72, 81, 5000] {
             assert!(!pile.hand_over(old.to_place(), &vec![7; length]));
             assert!(!pile.hand_over(long.to_place(), &vec![7; length]));
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     fn a_slot_that_is_used_up_is_not_handed_over() {
         let pile = one_shard();
-        let old = pile.put(&[1; 9], 0).unwrap();
+        let old = pile.put(&[1; 9]).unwrap();
         let times = (0..1 << 22).take_while(|_| pile.hand_over(old.to_place(), &[7; 9])).count();
         let left = LAST_GENERATION - old.generation().unwrap();
         assert_eq!(times, left as usize, "one for each generation that the slot had left");
         pile.remove(pile.pointer_at(old.to_place()).unwrap()).unwrap();
-        assert!(pile.put(&[1; 9], 0).unwrap().to_place() != old.to_place());
+        assert!(pile.put(&[1; 9]).unwrap().to_place() != old.to_place());
         pile.validate().unwrap();
     }
 }

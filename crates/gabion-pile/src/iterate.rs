@@ -78,7 +78,7 @@ impl Pile {
     /// ```
     /// # let pile = gabion_pile::Pile::new()?;
     /// for payload in [b"sand", b"clay"] {
-    ///     pile.put(payload, 0)?;
+    ///     pile.put(payload)?;
     /// }
     /// for pointer in &pile {
     ///     assert_eq!(pile.size_of(pointer)?, 4);

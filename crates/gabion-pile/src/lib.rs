@@ -4,7 +4,7 @@
 //! use gabion_pile::{Pile, ReadBuf};
 //!
 //! let pile = Pile::new()?;
-//! let pointer = pile.put(b"a gabion is a cage filled with stones", 0)?;
+//! let pointer = pile.put(b"a gabion is a cage filled with stones")?;
 //! let mut buf = ReadBuf::new();
 //! assert_eq!(pile.read(pointer, &mut buf)?, &b"a gabion is a cage filled with stones"[..]);
 //! pile.replace(pointer, b"now shorter")?;          // the pointer stays valid
@@ -39,7 +39,8 @@
 //! | `large`, `pins` | objects in runs of their own; bodies that views look at |
 //! | `buf`, `slot` | room for what is read; from a pointer to its slot, checked |
 //! | `shard`, `change` | a heap behind one lock; put, replace and remove under it |
-//! | `stats`, `pile` | figures; the calls |
+//! | `stats`, `pile` | figures; the pile |
+//! | `write` | put, replace, remove |
 //! | `long`, `read` | long payloads, copied once; reading without a lock |
 //! | `place`, `brief`, `handover` | for owners that keep an index of their own |
 //! | `iterate`, `clearing`, `compact`, `validate`, `view` | walks, pages cleared for other uses, compaction, the check of all equations, views |
@@ -70,6 +71,8 @@ mod change;
 mod stats;
 
 mod pile;
+
+mod write;
 
 mod long;
 

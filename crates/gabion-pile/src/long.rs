@@ -121,7 +121,7 @@ mod tests {
         let (pile, mut buf) = (Pile::new().unwrap(), ReadBuf::new());
         for length in [0, 100, 1016, 1017, LONG - 1, LONG, LONG + 1, 100_003, 1 << 20, (1 << 20) + 1] {
             let payload = numbered(length);
-            let pointer = pile.put(&payload, 0).unwrap();
+            let pointer = pile.put(&payload).unwrap();
             match pile.read_or_find(pointer, &mut buf).unwrap() {
                 Reading::Whole(whole) => {
                     assert_eq!(whole, payload);
@@ -145,7 +145,7 @@ mod tests {
     #[should_panic(expected = "bytes beyond the payload")]
     fn no_more_is_read_than_there_is() {
         let (pile, mut buf) = (Pile::new().unwrap(), ReadBuf::new());
-        let pointer = pile.put(&numbered(LONG), 0).unwrap();
+        let pointer = pile.put(&numbered(LONG)).unwrap();
         if let Reading::Long(long) = pile.read_or_find(pointer, &mut buf).unwrap() {
             long.append(1, LONG, &mut Vec::new());
         }
@@ -164,15 +164,15 @@ mod tests {
             |pile, _| pile.clear(),
             |pile, pointer| {
                 pile.remove(pointer).unwrap();
-                pile.put(&vec![1; 100_000], 0).unwrap();
+                pile.put(&vec![1; 100_000]).unwrap();
             },
         ];
         for (number, change) in changes.into_iter().enumerate() {
             let (pile, mut buf) = (Arc::new(Pile::with_options(options).unwrap()), ReadBuf::new());
-            let pointer = pile.put(&numbered(length), 0).unwrap();
+            let pointer = pile.put(&numbered(length)).unwrap();
             let Reading::Long(long) = pile.read_or_find(pointer, &mut buf).unwrap() else { panic!("it is long") };
             // What does not touch it does not matter.
-            let other = pile.put(&numbered(length), 0).unwrap();
+            let other = pile.put(&numbered(length)).unwrap();
             pile.remove(other).unwrap();
             let view = pile.view(pointer).unwrap();
             let mut copied = Vec::new();

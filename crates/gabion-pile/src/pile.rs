@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Rank, Settings,
-    first_generation, limits, make_room, total_len, unique_number,
+    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, Pool, Rank, Settings,
+    first_generation, limits, make_room, unique_number,
 };
-use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
+use gabion_heap::{Ground, Loc, Turns, shard_of, slots_in_page};
 
-use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
 use crate::error::{PileError, PointerFault};
 use crate::large::ChargedRun;
 use crate::pointer::Pointer;
@@ -118,13 +117,14 @@ impl Pile {
         Ground { blocks: &self.blocks, budget: &self.budget, turns: &self.turns }
     }
 
+    #[inline]
     pub(crate) fn shards(&self) -> &[Shard] {
         &self.shards
     }
 
     /// The shard that this thread puts into, by its rank.
     #[inline]
-    fn own_shard(&self) -> usize {
+    pub(crate) fn own_shard(&self) -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static RANK: Rank = const { Rank::new() });
         if self.shards.len() == 1 { 0 } else { RANK.with(|rank| rank.get(&NEXT)) & (self.shards.len() - 1) }
@@ -166,294 +166,6 @@ impl Pile {
             return Err(PileError::Damaged { pointer });
         }
         Ok((locked, slot, word))
-    }
-
-    /// Stores a copy of `payload` and returns its pointer. `reserve` more bytes are kept free behind it, so that
-    /// [`Pile::replace`] can grow it by so much in place even when the pile is full. Room is reserved up to 1 MiB in
-    /// all: longer payloads are replaced whole.
-    ///
-    /// Constant time, and a copy. What it costs: see [`Pile`].
-    ///
-    /// # Errors
-    /// [`PileError::Memory`] when the limit or the system leaves no room; the pile is unchanged.
-    #[inline]
-    pub fn put(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
-        if reserve == 0
-            && let Some(pointer) = self.put_inline(payload)
-        {
-            return Ok(pointer);
-        }
-        self.put_anywhere(payload, reserve)
-    }
-
-    /// The common case of [`Pile::put`] and nothing else: the own shard's lock leans to this thread, and it has a slot
-    /// at hand. Otherwise nothing is changed.
-    #[inline(always)]
-    fn put_inline(&self, payload: &[u8]) -> Option<Pointer> {
-        self.shards[self.own_shard()].lean()?.put_inline(self.ground(), payload)
-    }
-
-    #[cold]
-    fn put_anywhere(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
-        self.with_payload(&[payload], |payload| self.put_payload(payload, reserve))
-    }
-
-    /// Calls `act` with a payload as it is stored: what goes into a slot in one piece, what goes into a chunk as it
-    /// lies, and what is longer in a run, which is mapped and filled before any lock is taken.
-    #[inline]
-    pub(crate) fn with_payload<R>(
-        &self,
-        pieces: &[&[u8]],
-        act: impl FnOnce(Payload<'_>) -> Result<R, PileError>,
-    ) -> Result<R, PileError> {
-        if let [payload] = pieces
-            && payload.len() <= CHUNK_PAYLOAD
-        {
-            return act(Payload::whole(payload, None));
-        }
-        match total_len(pieces) {
-            ..=SLOT_PAYLOAD => act(Payload::whole(&pieces.concat(), None)),
-            length @ ..=CHUNK_PAYLOAD => act(Payload::in_pieces(pieces, length)),
-            _ => {
-                let run = self.new_run(pieces)?;
-                act(Payload::whole(run.bytes(), Some(&run)))
-            }
-        }
-    }
-
-    /// As [`Pile::put`] without a reserve, for an owner that can make room itself: when there is none, the pages that
-    /// are kept for the next objects of other sizes stay so.
-    ///
-    /// # Errors
-    /// As [`Pile::put`].
-    #[inline]
-    pub fn try_put(&self, payload: &[u8]) -> Result<Pointer, PileError> {
-        if let Some(pointer) = self.put_inline(payload) { Ok(pointer) } else { self.try_put_anywhere(payload) }
-    }
-
-    #[cold]
-    fn try_put_anywhere(&self, payload: &[u8]) -> Result<Pointer, PileError> {
-        self.with_payload(&[payload], |payload| self.try_put_payload(payload))
-    }
-
-    fn try_put_payload(&self, payload: Payload<'_>) -> Result<Pointer, PileError> {
-        if payload.length > CHUNK_PAYLOAD {
-            // Its run was made with all that could make room for it: so is its slot.
-            return self.put_payload(payload, 0);
-        }
-        let (own, ground, length) = (self.own_shard(), self.ground(), payload.length);
-        let put = |shard: usize| self.shards[shard].lock().put(ground, payload, length);
-        put(own).or_else(|error| {
-            let others = (0..self.shards.len()).filter(|&shard| shard != own);
-            others.map(put).find_map(Result::ok).ok_or_else(|| PileError::memory(length, error))
-        })
-    }
-
-    /// As [`Pile::try_put`], of a payload as that of [`Pile::put_pieces`].
-    ///
-    /// # Errors
-    /// As [`Pile::put`].
-    #[inline]
-    pub fn try_put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        match pieces {
-            [payload] => self.try_put(payload),
-            _ => self.try_put_several(pieces),
-        }
-    }
-
-    #[cold]
-    fn try_put_several(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        self.with_payload(pieces, |payload| self.try_put_payload(payload))
-    }
-
-    /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One that is longer than
-    /// [`SLOT_PAYLOAD`] is copied once, straight to where it stays.
-    ///
-    /// ```
-    /// # let pile = gabion_pile::Pile::new()?;
-    /// let (mut buf, large) = (gabion_pile::ReadBuf::new(), vec![7; 3 << 20]);
-    /// let pointer = pile.put_pieces(&[&b"in "[..], b"", b"pieces"], 0)?;
-    /// assert_eq!(pile.read(pointer, &mut buf)?, b"in pieces");
-    /// pile.replace_pieces(pointer, &[&b"head"[..], &large, b"tail"])?;
-    /// assert_eq!(pile.read(pointer, &mut buf)?, [&b"head"[..], &large, b"tail"].concat());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Pile::put`].
-    pub fn put_pieces(&self, pieces: &[&[u8]], reserve: usize) -> Result<Pointer, PileError> {
-        match pieces {
-            [payload] => self.put(payload, reserve),
-            _ => self.with_payload(pieces, |payload| self.put_payload(payload, reserve)),
-        }
-    }
-
-    fn put_payload(&self, payload: Payload<'_>, reserve: usize) -> Result<Pointer, PileError> {
-        // A run has no room beside its payload.
-        let capacity = payload.length.saturating_add(reserve).min(payload.length.max(CHUNK_PAYLOAD));
-        self.put_unmoved(payload, capacity).or_else(|full| {
-            let cleared = capacity <= CLEARED_FOR && self.clear_page();
-            if cleared { self.put_unmoved(payload, capacity) } else { Err(full) }
-        })
-    }
-
-    /// Puts a payload where there is room, without moving others.
-    #[inline]
-    pub(crate) fn put_unmoved(&self, payload: Payload<'_>, capacity: usize) -> Result<Pointer, PileError> {
-        let own = self.own_shard();
-        // The lock is let go before another shard is tried: two full shards must not wait for each other.
-        let put = self.shards[own].lock().put(self.ground(), payload, capacity);
-        match put {
-            Ok(pointer) => Ok(pointer),
-            Err(error) => self.put_elsewhere(own, payload, capacity, error),
-        }
-    }
-
-    /// The own shard is full: another may have room left in its pages, or keep empty pages warm.
-    #[cold]
-    fn put_elsewhere(
-        &self,
-        own: usize,
-        payload: Payload<'_>,
-        capacity: usize,
-        error: HeapError,
-    ) -> Result<Pointer, PileError> {
-        let put = |shard: usize| self.shards[shard].lock().put(self.ground(), payload, capacity).ok();
-        let others = (0..self.shards.len()).filter(|&shard| shard != own);
-        others
-            .clone()
-            .find_map(put)
-            .or_else(|| {
-                self.release_warm();
-                put(own).or_else(|| others.clone().find_map(put))
-            })
-            .ok_or_else(|| PileError::memory(payload.length, error))
-    }
-
-    /// The run that a payload too long for a chunk is stored in.
-    #[cold]
-    fn new_run(&self, pieces: &[&[u8]]) -> Result<Arc<ChargedRun>, PileError> {
-        let make = || ChargedRun::new(self.ground(), &self.budget, pieces);
-        make()
-            .or_else(|_| {
-                self.release_warm();
-                make()
-            })
-            .map_err(|error| PileError::memory(total_len(pieces), error.into()))
-    }
-
-    /// Gives up what every shard keeps warm.
-    fn release_warm(&self) {
-        for shard in &self.shards {
-            shard.lock().heap.release_warm(self.ground());
-        }
-    }
-
-    /// Gives the object another payload of any size; the pointer stays valid. Readers see the old payload or the new.
-    ///
-    /// Constant time, and a copy. In place when it fits well, otherwise the payload moves to room of its size, and back
-    /// when it fits again.
-    ///
-    /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
-    /// payload stays then.
-    pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
-        self.with_payload(&[payload], |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
-    }
-
-    /// As [`Pile::replace`], by a payload as that of [`Pile::put_pieces`].
-    ///
-    /// # Errors
-    /// As [`Pile::replace`].
-    pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
-        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
-    }
-
-    /// Replaces, if the object is `wanted` then.
-    #[inline]
-    pub(crate) fn replace_payload(
-        &self,
-        pointer: Pointer,
-        payload: Payload<'_>,
-        wanted: impl Fn((&Inner, &Slot<'_>, Word)) -> bool,
-    ) -> Result<bool, PileError> {
-        if let Ok(replaced) = self.try_replace(pointer, payload, &wanted)? {
-            return Ok(replaced);
-        }
-        self.release_warm();
-        let mut replaced = self.try_replace(pointer, payload, &wanted)?;
-        if replaced.is_err() && payload.length <= CLEARED_FOR && self.clear_page() {
-            replaced = self.try_replace(pointer, payload, &wanted)?;
-        }
-        replaced.map_err(|error| match error {
-            // The file was changed just now.
-            HeapError::NotTaken => PileError::Damaged { pointer },
-            error => PileError::memory(payload.length, error),
-        })
-    }
-
-    #[inline]
-    fn try_replace(
-        &self,
-        pointer: Pointer,
-        payload: Payload<'_>,
-        wanted: impl Fn((&Inner, &Slot<'_>, Word)) -> bool,
-    ) -> Result<Result<bool, HeapError>, PileError> {
-        let (mut locked, slot, word) = self.lock_intact(pointer)?;
-        if !wanted((&locked, &slot, word)) {
-            return Ok(Ok(false));
-        }
-        let replaced = locked.replace(self.ground(), &slot, word, payload);
-        // The old run goes only after the lock: unmapping takes its time.
-        drop(locked);
-        Ok(replaced.map(|_| true))
-    }
-
-    /// Removes the object. Its pointer is refused from now on.
-    ///
-    /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live; [`PileError::Damaged`] when its file makes no sense there,
-    /// and the object stays.
-    #[inline]
-    pub fn remove(&self, pointer: Pointer) -> Result<(), PileError> {
-        if self.remove_inline(pointer).is_some() { Ok(()) } else { self.remove_anywhere(pointer) }
-    }
-
-    /// The common case of [`Pile::remove`] and nothing else, so that it is short: what a removal waits for is its
-    /// slot's cache line, and the processor sees as many removals ahead as fit into its window. Otherwise nothing is
-    /// changed. The steps of [`Pile::lock_slot`] stand here once more, because a function for both returns all that it
-    /// found in memory.
-    #[inline(always)]
-    fn remove_inline(&self, pointer: Pointer) -> Option<()> {
-        let block = self.blocks.block(pointer.place().number())?;
-        let shard = shard_of(block);
-        let mut locked = self.shards.get(shard as usize)?.lean()?;
-        // Under the lock, so that it stays what it is.
-        let slot = Slot::find_in(block, pointer).ok()?;
-        // Its shard may have been read before it was written there. That the page has a use, which was seen since, says
-        // that it is.
-        if shard_of(block) != shard {
-            return None;
-        }
-        if let Freed::Unsettled(page) = locked.remove_inline(self.ground(), &slot, pointer)? {
-            self.settle(locked, page);
-        }
-        Some(())
-    }
-
-    /// The rest of a removal, under the lock that it was made under.
-    #[cold]
-    fn settle(&self, mut locked: Locked<'_>, page: Unsettled) {
-        locked.heap.settle(self.ground(), page);
-    }
-
-    #[cold]
-    fn remove_anywhere(&self, pointer: Pointer) -> Result<(), PileError> {
-        let (mut locked, slot, word) = self.lock_intact(pointer)?;
-        let run = locked.remove(self.ground(), &slot, word);
-        // Unmapping takes its time: not under the lock.
-        drop(locked);
-        run.map(drop).map_err(|_| PileError::Damaged { pointer })
     }
 
     /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them. Their memory stays
@@ -574,9 +286,6 @@ impl Pile {
         stats
     }
 }
-
-/// The longest payload that a cleared page is sure to have room for: all of the page but what stands at its ends.
-const CLEARED_FOR: usize = PAGE_BYTES - 1024;
 
 /// A limit as [`PileOptions`] has it, in bytes.
 pub(crate) fn limit_of(max_bytes: Option<u64>, in_file: bool) -> u64 {

@@ -65,7 +65,7 @@ impl Pointer {
 /// use gabion_pile::{IndexedPile, Pile, ReadBuf};
 ///
 /// let pile = IndexedPile::from(Pile::new()?);
-/// let pointer = pile.put(&[1; 16], 0)?;
+/// let pointer = pile.put(&[1; 16])?;
 /// pile.body(pointer.to_place()).unwrap().word(1).store(7, Relaxed);
 /// assert_eq!(pile.read(pointer, &mut ReadBuf::new())?[8], 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -76,7 +76,7 @@ impl Pointer {
 /// # use std::sync::Arc;
 /// # use gabion_pile::{IndexedPile, Pile};
 /// # let pile = Arc::new(IndexedPile::from(Pile::new().unwrap()));
-/// # let pointer = pile.put(&[1; 16], 0).unwrap();
+/// # let pointer = pile.put(&[1; 16]).unwrap();
 /// pile.view(pointer);
 /// ```
 /// and so is a pile that views can be made of:
@@ -93,7 +93,7 @@ impl Pointer {
 /// # use std::sync::{Arc, atomic::Ordering::Relaxed};
 /// # use gabion_pile::Pile;
 /// # let pile = Arc::new(Pile::new().unwrap());
-/// # let pointer = pile.put(&[1; 16], 0).unwrap();
+/// # let pointer = pile.put(&[1; 16]).unwrap();
 /// let view = pile.view(pointer).unwrap();
 /// pile.body(pointer.to_place()).unwrap().word(0).store(7, Relaxed);
 /// ```

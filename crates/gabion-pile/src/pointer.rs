@@ -15,7 +15,7 @@ use gabion_heap::Loc;
 /// ```
 /// use gabion_pile::{Pile, Pointer};
 ///
-/// let pointer = Pile::new()?.put(b"stone", 0)?;
+/// let pointer = Pile::new()?.put(b"stone")?;
 /// let number = u64::from(pointer);
 /// assert_eq!(Pointer::from_bits(number), Some(pointer));
 /// assert_eq!(pointer.to_string(), number.to_string());

@@ -248,7 +248,7 @@ impl Pile {
     /// ```
     /// # use gabion_pile::{Pile, ReadBuf};
     /// # let pile = Pile::new()?;
-    /// let (mut buf, pointer) = (ReadBuf::new(), pile.put(b"1", 0)?);
+    /// let (mut buf, pointer) = (ReadBuf::new(), pile.put(b"1")?);
     /// pile.read(pointer, &mut buf)?;
     /// pile.replace(pointer, b"2")?;
     /// assert!(!pile.replace_unchanged(pointer, &buf, &[b"1 and more"])?);
@@ -351,7 +351,7 @@ mod tests {
         let pile = Pile::new().unwrap();
         for length in [0, 1, 7, 8, 9, 500, 511, 512, 513, 1016, 1017, 1500, 70_000, (1 << 20) + 5] {
             let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
-            let pointer = pile.put(&bytes, 0).unwrap();
+            let pointer = pile.put(&bytes).unwrap();
             for skip in [0, 1, 3, 8, 13, 300, 512, 1016].into_iter().filter(|&skip| skip <= length) {
                 let rest = &bytes[skip..];
                 assert!(pile.ends_in(pointer, skip, rest).unwrap(), "{length}, {skip}");
@@ -376,7 +376,7 @@ mod tests {
             let _ = std::fs::remove_file(&path);
             let lengths = [0, 5, 8, 300, 1016, 1017, 5000, 100_000, 1 << 20, (1 << 20) + 1, 3 << 20];
             for (length, next) in lengths.into_iter().flat_map(|length| lengths.map(|next| (length, next))) {
-                let (pointer, mut buf) = (pile.put(&vec![5; length], 0).unwrap(), ReadBuf::new());
+                let (pointer, mut buf) = (pile.put(&vec![5; length]).unwrap(), ReadBuf::new());
                 let (one, two) = (vec![6; next], vec![7; next]);
                 pile.read(pointer, &mut buf).unwrap();
                 assert!(pile.replace_unchanged(pointer, &buf, &[&one[..next / 2], &one[next / 2..]]).unwrap());
@@ -385,7 +385,7 @@ mod tests {
                 assert_eq!(buf.payload(), if length == 0 && next == 0 { &two } else { &one });
                 pile.remove(pointer).unwrap();
                 assert!(pile.replace_unchanged(pointer, &buf, &[&two]).is_err());
-                let other = pile.put(buf.payload(), 0).unwrap();
+                let other = pile.put(buf.payload()).unwrap();
                 assert!(pile.replace_unchanged(pointer, &buf, &[&two]).is_err(), "another has its place");
                 pile.remove(other).unwrap();
             }
@@ -401,10 +401,10 @@ mod tests {
         let pile = Pile::open(&path, &OpenOptions::default()).unwrap();
         // Behind what opening writes to, whose pages are a process's own.
         for length in [100, 1100] {
-            (0..1000).for_each(|_| _ = pile.put(&vec![7; length], 0).unwrap());
+            (0..1000).for_each(|_| _ = pile.put(&vec![7; length]).unwrap());
         }
         // In a slot, in a chunk, in a run.
-        let pointers = [100, 5000, (1 << 20) + 5].map(|length| pile.put(&vec![7; length], 0).unwrap());
+        let pointers = [100, 5000, (1 << 20) + 5].map(|length| pile.put(&vec![7; length]).unwrap());
         drop(pile);
         let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
         for (which, pointer) in pointers.into_iter().enumerate() {

@@ -67,7 +67,7 @@ impl Pile {
     ///
     /// let path = std::env::temp_dir().join(format!("gabion-saved-{}.pile", std::process::id()));
     /// let pile = Pile::new()?;
-    /// let pointer = pile.put(b"stone", 0)?;
+    /// let pointer = pile.put(b"stone")?;
     /// pile.save(&path)?;
     /// let saved = Pile::open(&path, &OpenOptions::default())?;
     /// assert_eq!(saved.read(pointer, &mut ReadBuf::new())?, b"stone");
@@ -287,15 +287,15 @@ mod tests {
     fn a_pile_that_has_used_up_blocks_is_saved() {
         let path = std::env::temp_dir().join(format!("gabion-{}-worn.pile", std::process::id()));
         let pile = Pile::new().unwrap();
-        let number = pile.put(b"first", 0).unwrap().place().number();
+        let number = pile.put(b"first").unwrap().place().number();
         pile.blocks.raise_generation_floor(number, LAST_GENERATION - 1);
         for _ in 0..6 {
             pile.clear();
-            let pointer = pile.put(b"stone", 0).unwrap();
+            let pointer = pile.put(b"stone").unwrap();
             pile.save(&path).unwrap();
             let saved = Pile::open(&path, &OpenOptions::default()).unwrap();
             assert_eq!(saved.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
-            (0..100).for_each(|length| assert!(saved.put(&vec![1; 8 * length], 0).is_ok()));
+            (0..100).for_each(|length| assert!(saved.put(&vec![1; 8 * length]).is_ok()));
             saved.validate().unwrap();
         }
         std::fs::remove_file(&path).unwrap();

@@ -226,7 +226,7 @@ fn fault(pile: &Pile, bits: u64) -> Option<PointerFault> {
 #[test]
 fn a_pointer_is_refused_for_the_right_reason() {
     let (pile, other) = (Pile::new().unwrap(), Pile::new().unwrap());
-    let pointer = pile.put(b"mine", 0).unwrap();
+    let pointer = pile.put(b"mine").unwrap();
     assert_eq!(Pointer::from_bits(0), None);
     assert_eq!(fault(&pile, 1), Some(PointerFault::Malformed));
     assert_eq!(fault(&pile, u64::MAX), Some(PointerFault::Malformed));
@@ -244,7 +244,7 @@ fn a_pointer_is_refused_for_the_right_reason() {
 fn a_pointer_that_was_rounded_is_refused() {
     let pile = Pile::new().unwrap();
     // Those of later blocks and generations are the larger ones.
-    let pointers: Vec<_> = (0..20_000_u64).map(|at| pile.put(&at.to_le_bytes(), 0).unwrap()).collect();
+    let pointers: Vec<_> = (0..20_000_u64).map(|at| pile.put(&at.to_le_bytes()).unwrap()).collect();
     let high = pointers.iter().map(|pointer| pointer.to_bits() | ((1 << 20) - 1) << 40);
     for bits in pointers.iter().map(|pointer| pointer.to_bits()).chain(high) {
         #[expect(clippy::cast_sign_loss, reason = "no pointer is negative")]
@@ -262,12 +262,12 @@ fn block_numbers_are_reused_and_old_pointers_still_refused() {
     let mut old = Vec::new();
     for round in 0..50 {
         let pile = Pile::new().unwrap();
-        let pointer = pile.put(&[round; 40], 0).unwrap();
+        let pointer = pile.put(&[round; 40]).unwrap();
         assert!(old.iter().all(|&stale| pile.read(stale, &mut ReadBuf::new()).is_err()));
         assert!(!old.contains(&pointer));
         old.push(pointer);
         pile.clear();
-        let pointer = pile.put(&[round; 40], 0).unwrap();
+        let pointer = pile.put(&[round; 40]).unwrap();
         assert!(!old.contains(&pointer));
         old.push(pointer);
     }
@@ -280,7 +280,7 @@ fn a_slot_whose_generations_are_used_up_is_retired() {
     let mut worn = std::collections::HashSet::new();
     let mut last = std::collections::HashMap::new();
     for _ in 0..(1 << 20) * 3 {
-        let pointer = pile.put(&[7; 1016], 0).unwrap();
+        let pointer = pile.put(&[7; 1016]).unwrap();
         let place = pointer.to_bits() & ((1 << 40) - 1);
         if worn.len() < 64 {
             worn.insert(place);
@@ -298,7 +298,7 @@ const KILOBYTES_IN_A_PAGE: usize = 63;
 /// Uses up all slots of a page, one object after the other, and returns how many there were room for.
 fn use_up_a_page(pile: &Pile, length: usize) -> usize {
     let put_and_remove = || {
-        let pointer = pile.put(&vec![7; length], 0).unwrap();
+        let pointer = pile.put(&vec![7; length]).unwrap();
         pile.remove(pointer).unwrap();
         pointer.place().number()
     };
@@ -316,7 +316,7 @@ fn a_page_of_which_all_slots_are_retired_is_given_back() {
     let pile = Pile::with_options(options).unwrap();
     for round in 0..2 * pages as usize {
         // Something else stays in the block, so that its pages are formed with few generations left.
-        let other = pile.put(&[1; 16], 0).unwrap();
+        let other = pile.put(&[1; 16]).unwrap();
         wear_out(&pile);
         assert_eq!(use_up_a_page(&pile, 1000), 2 * KILOBYTES_IN_A_PAGE);
         pile.validate().unwrap();
@@ -329,12 +329,12 @@ fn a_page_of_which_all_slots_are_retired_is_given_back() {
 #[test]
 fn a_page_of_retired_slots_stays_as_long_as_one_of_them_has_a_guest() {
     let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
-    let other = pile.put(&[1; 16], 0).unwrap();
+    let other = pile.put(&[1; 16]).unwrap();
     wear_out(&pile);
-    let pointers: Vec<_> = (0..KILOBYTES_IN_A_PAGE).map(|_| pile.put(&[2; 1000], 0).unwrap()).collect();
+    let pointers: Vec<_> = (0..KILOBYTES_IN_A_PAGE).map(|_| pile.put(&[2; 1000]).unwrap()).collect();
     // One leaves its body to the other object before it is removed for the last time.
     pile.remove(pointers[0]).unwrap();
-    let last = pile.put(&[3; 1000], 0).unwrap();
+    let last = pile.put(&[3; 1000]).unwrap();
     assert_eq!(last.place(), pointers[0].place());
     pile.replace(last, &[3; 5000]).unwrap();
     pile.replace(other, &[4; 990]).unwrap();
@@ -357,12 +357,12 @@ fn a_page_of_retired_slots_stays_as_long_as_one_of_them_has_a_guest() {
 #[test]
 fn a_number_whose_generations_are_used_up_is_not_handed_out_again() {
     let pile = Pile::new().unwrap();
-    let pointer = pile.put(&[1; 40], 0).unwrap();
+    let pointer = pile.put(&[1; 40]).unwrap();
     pile.blocks.raise_generation_floor(pointer.place().number(), LAST_GENERATION);
     drop(pile);
     let piles: Vec<_> = (0..20).map(|_| Pile::new().unwrap()).collect();
     for pile in &piles {
-        assert!(pile.put(&[2; 40], 0).unwrap().place().number() != pointer.place().number());
+        assert!(pile.put(&[2; 40]).unwrap().place().number() != pointer.place().number());
         assert_eq!(pile.blocks.len(), 1, "a block that nothing can be stored in");
     }
 }
@@ -371,7 +371,7 @@ fn a_number_whose_generations_are_used_up_is_not_handed_out_again() {
 fn an_object_that_moved_out_comes_home() {
     // As an allocator's reallocation to the original size: 500 bytes, over 5000, 500 again.
     let pile = Pile::new().unwrap();
-    let pointers: Vec<_> = (0..1000).map(|_| pile.put(&[1; 500], 0).unwrap()).collect();
+    let pointers: Vec<_> = (0..1000).map(|_| pile.put(&[1; 500]).unwrap()).collect();
     for length in [5000, 500] {
         for &pointer in &pointers {
             pile.replace(pointer, &vec![2; length]).unwrap();
@@ -391,7 +391,7 @@ fn two_full_shards_do_not_wait_for_each_other() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50_000 {
-                    let _ = pile.put(&[1; 100], 0);
+                    let _ = pile.put(&[1; 100]);
                 }
             });
         }
@@ -405,7 +405,7 @@ fn an_empty_pile_has_room_for_anything_within_its_limit() {
     let pile = Pile::with_options(options).unwrap();
     for length in (0..64).map(|class| gabion_heap::slot_words(class) * 8 - 8).chain([50_000, 900_000, 3_000_000, 1000])
     {
-        let pointers: Vec<_> = std::iter::from_fn(|| pile.put(&vec![1; length], 0).ok()).take(5000).collect();
+        let pointers: Vec<_> = std::iter::from_fn(|| pile.put(&vec![1; length]).ok()).take(5000).collect();
         assert!(!pointers.is_empty(), "no room for {length} bytes: {:?}", pile.stats());
         for pointer in pointers {
             pile.remove(pointer).unwrap();
@@ -417,20 +417,20 @@ fn an_empty_pile_has_room_for_anything_within_its_limit() {
 fn a_run_that_a_view_holds_counts_in_the_limit() {
     let pile =
         Arc::new(Pile::with_options(PileOptions { max_bytes: Some(8 << 20), shards: Some(1), os: None }).unwrap());
-    let pointer = pile.put(&vec![1; 5 << 20], 0).unwrap();
+    let pointer = pile.put(&vec![1; 5 << 20]).unwrap();
     let view = pile.view(pointer).unwrap();
     pile.remove(pointer).unwrap();
-    assert!(pile.put(&vec![1; 5 << 20], 0).is_err());
+    assert!(pile.put(&vec![1; 5 << 20]).is_err());
     drop(view);
-    assert!(pile.put(&vec![1; 5 << 20], 0).is_ok());
+    assert!(pile.put(&vec![1; 5 << 20]).is_ok());
 }
 
 #[test]
 fn a_reserve_is_room_that_a_full_pile_still_has() {
     let pile = Pile::with_options(PileOptions { max_bytes: Some(64 << 10), shards: Some(1), os: None }).unwrap();
-    let pointer = pile.put(&[1; 10], 900).unwrap();
+    let pointer = pile.put_with_reserve(&[1; 10], 900).unwrap();
     pile.compact();
-    while pile.put(&[0; 902], 0).is_ok() {}
+    while pile.put(&[0; 902]).is_ok() {}
     for length in [910, 0, 500, 910] {
         pile.replace(pointer, &vec![length as u8; length]).unwrap();
         assert_eq!(pile.size_of(pointer).unwrap(), length);
@@ -444,17 +444,17 @@ fn a_reserve_is_room_that_a_full_pile_still_has() {
 #[test]
 fn the_limit_can_be_set() {
     let pile = Pile::with_options(PileOptions { max_bytes: Some(1 << 20), shards: Some(2), os: None }).unwrap();
-    while pile.put(&[1; 900], 0).is_ok() {}
+    while pile.put(&[1; 900]).is_ok() {}
     pile.set_max_bytes(Some(2 << 20));
-    let pointer = pile.put(&[2; 900], 0).unwrap();
+    let pointer = pile.put(&[2; 900]).unwrap();
     pile.set_max_bytes(Some(64 << 10));
     assert!(pile.stats().reserved_bytes > pile.max_bytes());
-    assert!(pile.put(&vec![3; 100_000], 0).is_err());
+    assert!(pile.put(&vec![3; 100_000]).is_err());
     assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), [2; 900]);
     pile.validate().unwrap();
     pile.set_max_bytes(None);
     assert_eq!(pile.max_bytes(), Pile::new().unwrap().max_bytes());
-    pile.put(&vec![3; 100_000], 0).unwrap();
+    pile.put(&vec![3; 100_000]).unwrap();
     pile.validate().unwrap();
 }
 
@@ -463,12 +463,12 @@ fn a_reserve_moves_with_its_object_when_a_view_holds_the_old_place() {
     let options = PileOptions { max_bytes: Some(256 << 10), shards: Some(1), os: None };
     let pile = Arc::new(Pile::with_options(options).unwrap());
     for reserve in [900, 5000] {
-        let pointer = pile.put(&[1; 10], reserve).unwrap();
+        let pointer = pile.put_with_reserve(&[1; 10], reserve).unwrap();
         let view = pile.view(pointer).unwrap();
         pile.replace(pointer, &[2; 20]).unwrap();
         assert_eq!(*view, [1; 10]);
         drop(view);
-        let fill: Vec<_> = std::iter::from_fn(|| pile.put(&[0; 900], 0).ok()).collect();
+        let fill: Vec<_> = std::iter::from_fn(|| pile.put(&[0; 900]).ok()).collect();
         pile.replace(pointer, &vec![3; reserve]).unwrap();
         pile.validate().unwrap();
         for pointer in fill.into_iter().chain([pointer]) {
@@ -481,7 +481,7 @@ fn a_reserve_moves_with_its_object_when_a_view_holds_the_old_place() {
 fn a_payload_may_fill_its_chunk_to_the_last_byte() {
     // A chunk is rounded up, so a reserve of 1 MiB leaves room for a payload that would otherwise get a run.
     let pile = Pile::new().unwrap();
-    let pointer = pile.put(&[1; 10], 1 << 20).unwrap();
+    let pointer = pile.put_with_reserve(&[1; 10], 1 << 20).unwrap();
     for length in [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 20) + 16_000, (1 << 20) + 40_000, 5] {
         pile.replace(pointer, &vec![7; length]).unwrap();
         assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), vec![7; length]);
@@ -492,15 +492,15 @@ fn a_payload_may_fill_its_chunk_to_the_last_byte() {
 #[test]
 fn a_read_ends_beside_a_neighbour_that_never_rests() {
     let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
-    let hole = pile.put(&[1; 1200], 0).unwrap();
-    let long = pile.put(&vec![2; 1_000_000], 0).unwrap();
+    let hole = pile.put(&[1; 1200]).unwrap();
+    let long = pile.put(&vec![2; 1_000_000]).unwrap();
     pile.remove(hole).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Each round frees something in the page where the long payload begins.
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                let pointer = pile.put(&[3; 1200], 0).unwrap();
+                let pointer = pile.put(&[3; 1200]).unwrap();
                 pile.remove(pointer).unwrap();
             }
         });
@@ -523,13 +523,13 @@ fn replacing_at_random_sizes_does_not_grow_the_pile() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % below
         };
-        let mut pointers: Vec<_> = (0..count).map(|_| pile.put(&bytes[..random(999) + 2], 0).unwrap()).collect();
+        let mut pointers: Vec<_> = (0..count).map(|_| pile.put(&bytes[..random(999) + 2]).unwrap()).collect();
         let start = pile.stats().reserved_bytes;
         for _ in 0..48 * count {
             let (pick, length) = (random(count), random(999) + 2);
             if by_remove {
                 pile.remove(pointers[pick]).unwrap();
-                pointers[pick] = pile.put(&bytes[..length], 0).unwrap();
+                pointers[pick] = pile.put(&bytes[..length]).unwrap();
             } else {
                 pile.replace(pointers[pick], &bytes[..length]).unwrap();
             }
@@ -545,7 +545,7 @@ fn replacing_at_random_sizes_does_not_grow_the_pile() {
 #[test]
 fn a_buffer_that_has_let_go_is_empty() {
     let pile = Pile::new().unwrap();
-    let [large, small] = [vec![1; 3 << 20], vec![2; 100]].map(|payload| pile.put(&payload, 0).unwrap());
+    let [large, small] = [vec![1; 3 << 20], vec![2; 100]].map(|payload| pile.put(&payload).unwrap());
     let mut buf = ReadBuf::new();
     assert_eq!(pile.read(large, &mut buf).unwrap().len(), 3 << 20);
     assert_eq!(buf.copied(0), b"");
@@ -564,7 +564,7 @@ fn a_buffer_that_has_let_go_is_empty() {
 fn a_long_payload_is_popped_by_a_buffer_that_leaves_long_ones() {
     let pile = Pile::new().unwrap();
     for length in [1000, 5000, 8 << 10, 100_000, 1 << 20, 2 << 20] {
-        let (pointer, mut buf) = (pile.put(&vec![5; length], 0).unwrap(), ReadBuf::new());
+        let (pointer, mut buf) = (pile.put(&vec![5; length]).unwrap(), ReadBuf::new());
         let popped = buf.leaving(|buf| pile.pop(pointer, buf).map(<[u8]>::len)).unwrap();
         assert_eq!((popped, pile.contains(pointer)), (length, false));
         assert_eq!(buf.payload(), vec![5; length]);
@@ -574,7 +574,7 @@ fn a_long_payload_is_popped_by_a_buffer_that_leaves_long_ones() {
 #[test]
 fn what_a_read_left_where_it_lies_is_removed_if_it_is_still_that() {
     let pile = Pile::with_options(PileOptions { shards: Some(1), ..Default::default() }).unwrap();
-    let [first, second] = [0, 1].map(|_| pile.put(&vec![5; 100_000], 0).unwrap());
+    let [first, second] = [0, 1].map(|_| pile.put(&vec![5; 100_000]).unwrap());
     let mut buf = ReadBuf::new();
     buf.leaving(|buf| pile.read(first, buf).map(drop)).unwrap();
     assert!(!pile.remove_unchanged(second, &buf).unwrap(), "it is another object");
@@ -590,7 +590,7 @@ fn what_a_read_left_where_it_lies_is_removed_if_it_is_still_that() {
 #[test]
 fn a_payload_with_a_run_of_its_own_is_not_written_into_the_chunk() {
     let pile = Pile::new().unwrap();
-    let (pointer, mut buf) = (pile.put(&vec![1; 1 << 20], 0).unwrap(), ReadBuf::new());
+    let (pointer, mut buf) = (pile.put(&vec![1; 1 << 20]).unwrap(), ReadBuf::new());
     let longer = vec![2; (1 << 20) + 1];
     pile.replace(pointer, &longer).unwrap();
     assert_eq!((pile.stats().large_objects, pile.read(pointer, &mut buf).unwrap()), (1, &longer[..]));

@@ -30,7 +30,7 @@ use crate::word::{State, Word};
 /// use std::sync::Arc;
 ///
 /// let pile = Arc::new(gabion_pile::Pile::new()?);
-/// let pointer = pile.put(b"stone", 0)?;
+/// let pointer = pile.put(b"stone")?;
 /// let view = pile.view(pointer)?;
 /// let weights = HashMap::from([(view.clone(), 2500)]);
 /// drop(view);
@@ -209,7 +209,7 @@ mod tests {
     fn a_clone_outlives_its_view_and_its_object() {
         let pile = Arc::new(Pile::new().unwrap());
         // In a slot, in a chunk, in a run.
-        let pointers = [40, 5000, 2 << 20].map(|length| pile.put(&vec![7; length], 0).unwrap());
+        let pointers = [40, 5000, 2 << 20].map(|length| pile.put(&vec![7; length]).unwrap());
         for pointer in pointers {
             let view = pile.view(pointer).unwrap();
             let clones = [view.clone(), view.clone()];
@@ -219,7 +219,7 @@ mod tests {
             assert!(first == last && first.iter().all(|&byte| byte == 7));
             drop(first);
             // What is put meanwhile goes elsewhere.
-            let other = pile.put(&vec![1; last.len()], 0).unwrap();
+            let other = pile.put(&vec![1; last.len()]).unwrap();
             assert!(last.iter().all(|&byte| byte == 7));
             drop(last);
             pile.validate().unwrap();
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn the_last_clone_of_a_live_object_takes_the_mark_off() {
         let pile = Arc::new(Pile::new().unwrap());
-        let pointer = pile.put(&[7; 40], 0).unwrap();
+        let pointer = pile.put(&[7; 40]).unwrap();
         let view = pile.view(pointer).unwrap();
         drop(view.clone());
         pile.replace(pointer, &[1; 40]).unwrap();

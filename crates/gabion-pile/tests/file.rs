@@ -53,7 +53,7 @@ fn what_was_put_is_there_again_with_its_pointer() {
     let (pile, mut live) = (place.open(), HashMap::new());
     for (number, &length) in LENGTHS.iter().cycle().take(60).enumerate() {
         let bytes = payload(number, length);
-        live.insert(pile.put(&bytes, 0).unwrap(), bytes);
+        live.insert(pile.put(&bytes).unwrap(), bytes);
     }
     check(&pile, &live);
     let stats = pile.stats();
@@ -77,7 +77,7 @@ fn pointers_of_removed_objects_are_refused_for_ever() {
     let mut gone = Vec::new();
     for round in 0..5 {
         let pile = place.open();
-        let fresh: Vec<_> = (0..200).map(|at| pile.put(&payload(at, at * 11 % 3000), 0).unwrap()).collect();
+        let fresh: Vec<_> = (0..200).map(|at| pile.put(&payload(at, at * 11 % 3000)).unwrap()).collect();
         for &pointer in &gone {
             assert!(matches!(pile.remove(pointer), Err(PileError::Pointer { .. })), "round {round}");
         }
@@ -130,7 +130,7 @@ fn whatever_is_done_between_two_openings_is_there() {
             match (below(9), some) {
                 (0..4, _) | (_, None) => {
                     let reserve = below(3) * below(500);
-                    live.insert(pile.put(&bytes, reserve as usize).unwrap(), bytes);
+                    live.insert(pile.put_with_reserve(&bytes, reserve as usize).unwrap(), bytes);
                 }
                 (4 | 5, Some(pointer)) => {
                     pile.replace(pointer, &bytes).unwrap();
@@ -163,10 +163,10 @@ fn whatever_is_done_between_two_openings_is_there() {
 fn a_file_is_open_once() {
     let place = Place::new("once");
     let pile = Arc::new(place.open());
-    let pointer = pile.put(b"stone", 0).unwrap();
+    let pointer = pile.put(b"stone").unwrap();
     assert!(matches!(Pile::open(&place.0, &one_shard()), Err(FileError::InUse)));
     assert!(matches!(Pile::check(&place.0), Err(FileError::InUse)));
-    let long = pile.put(&vec![7; 2 << 20], 0).unwrap();
+    let long = pile.put(&vec![7; 2 << 20]).unwrap();
     let views = [pointer, long].map(|pointer| pile.view(pointer).unwrap());
     assert!(!pile.let_go().unwrap(), "views look at it");
     for view in views {
@@ -176,7 +176,7 @@ fn a_file_is_open_once() {
     let again = place.open();
     assert_eq!(*again.read(pointer, &mut ReadBuf::new()).unwrap(), *b"stone");
     // The one that was let go refuses everything.
-    assert!(!pile.contains(pointer) && pile.put(b"more", 0).is_err() && pile.remove(pointer).is_err());
+    assert!(!pile.contains(pointer) && pile.put(b"more").is_err() && pile.remove(pointer).is_err());
     assert_eq!(pile.len(), 0);
     pile.clear();
     pile.compact();
@@ -189,7 +189,7 @@ fn many_may_read_at_one_time_and_change_nothing() {
     let place = Place::new("read");
     let pile = place.open();
     let live: HashMap<_, _> =
-        (0..40).map(|at| (pile.put(&payload(at, at * 997), 0).unwrap(), payload(at, at * 997))).collect();
+        (0..40).map(|at| (pile.put(&payload(at, at * 997)).unwrap(), payload(at, at * 997))).collect();
     drop(pile);
     let before = std::fs::read(&place.0).unwrap();
     let reading = OpenOptions { read_only: true, ..one_shard() };
@@ -197,7 +197,7 @@ fn many_may_read_at_one_time_and_change_nothing() {
     assert!(matches!(Pile::open(&place.0, &one_shard()), Err(FileError::InUse)));
     for reader in &readers {
         check(reader, &live);
-        let own = reader.put(b"mine", 0).unwrap();
+        let own = reader.put(b"mine").unwrap();
         for &pointer in live.keys() {
             reader.remove(pointer).unwrap();
         }
@@ -222,13 +222,13 @@ fn a_root_is_where_the_next_process_begins() {
             pile.remove(pointer).unwrap();
             assert!(pile.set_root(before).is_err(), "it is gone");
         }
-        pile.set_root(Some(pile.put(&[round; 9], 0).unwrap())).unwrap();
+        pile.set_root(Some(pile.put(&[round; 9]).unwrap())).unwrap();
     }
     let pile = place.open();
     pile.set_root(None).unwrap();
     assert!(pile.root().is_none());
     let memory = Pile::new().unwrap();
-    let pointer = memory.put(b"stone", 0).unwrap();
+    let pointer = memory.put(b"stone").unwrap();
     assert!(memory.root().is_none() && memory.set_root(Some(pointer)).is_ok() && memory.root() == Some(pointer));
 }
 
@@ -246,7 +246,7 @@ fn a_log_is_as_it_was_written() {
         }
         assert!(pile.log().unwrap() == all);
         assert!(pile.append(&vec![0; 4 << 20]).is_err());
-        pile.put(b"stone", 0).unwrap();
+        pile.put(b"stone").unwrap();
     }
     assert_eq!(place.open().summary().unwrap().log_blocks, 6);
 }
@@ -259,10 +259,10 @@ fn a_word_of_the_table_that_was_changed_is_told() {
     let pile = place.open();
     let mut live = HashMap::new();
     for len in [9, 40_000, 3 << 20, 9 << 20] {
-        live.insert(pile.put(&payload(len, len), 0).unwrap(), payload(len, len));
+        live.insert(pile.put(&payload(len, len)).unwrap(), payload(len, len));
     }
     pile.append(b"record").unwrap();
-    let gone = pile.put(&payload(1, 5 << 20), 0).unwrap();
+    let gone = pile.put(&payload(1, 5 << 20)).unwrap();
     pile.remove(gone).unwrap();
     let blocks = pile.summary().unwrap();
     drop(pile);
@@ -292,8 +292,9 @@ fn a_word_that_was_changed_is_told_or_does_no_harm() {
     use std::os::unix::fs::FileExt;
     let (place, mut below) = (Place::new("changed"), chance(seed()));
     let pile = place.open();
-    let all: Vec<_> = (0..150).map(|at| pile.put(&payload(at, LENGTHS[at % 12] + at), at % 3 * 90).unwrap()).collect();
-    pile.put(&payload(1, 3 << 20), 0).unwrap();
+    let all: Vec<_> =
+        (0..150).map(|at| pile.put_with_reserve(&payload(at, LENGTHS[at % 12] + at), at % 3 * 90).unwrap()).collect();
+    pile.put(&payload(1, 3 << 20)).unwrap();
     pile.append(b"record").unwrap();
     for (at, &pointer) in all.iter().enumerate() {
         match at % 5 {

@@ -46,7 +46,7 @@ fn open(path: &Path) -> Result<Pile, FileError> {
 fn a_view_of_what_is_gone_keeps_the_file() {
     let place = Place::new("view");
     let pile = Arc::new(place.open());
-    let pointer = pile.put(&vec![7; 2 << 20], 0).unwrap();
+    let pointer = pile.put(&vec![7; 2 << 20]).unwrap();
     let view = pile.view(pointer).unwrap();
     pile.remove(pointer).unwrap();
     assert!(!pile.let_go().unwrap());
@@ -61,7 +61,7 @@ fn a_view_of_what_is_gone_keeps_the_file() {
 fn who_has_let_go_writes_no_more() {
     let place = Place::new("gone");
     let old = place.open();
-    let pointer = old.put(b"stone", 0).unwrap();
+    let pointer = old.put(b"stone").unwrap();
     old.set_root(Some(pointer)).unwrap();
     old.append(b"record").unwrap();
     assert!(old.let_go().unwrap());
@@ -101,7 +101,7 @@ fn bytes_behind_the_last_block_are_told() {
     );
     // What is in a free block is nobody's concern.
     place.file().write_all_at(&0x0F_u64.to_le_bytes(), 4 << 20).unwrap();
-    let pointer = place.open().put(b"stone", 0).unwrap();
+    let pointer = place.open().put(b"stone").unwrap();
     let pile = place.open();
     assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
     pile.validate().unwrap();
@@ -111,7 +111,7 @@ fn bytes_behind_the_last_block_are_told() {
 #[test]
 fn an_object_of_no_generation_is_told() {
     let place = Place::new("generation");
-    let pointer = place.open().put(&[3; 40], 0).unwrap();
+    let pointer = place.open().put(&[3; 40]).unwrap();
     let (file, at) = (place.file(), (12 << 20) + (pointer.to_bits() >> 1 & ((1 << 19) - 1)) * 8);
     let mut word = [0; 8];
     file.read_exact_at(&mut word, at).unwrap();
@@ -125,8 +125,8 @@ fn a_file_is_let_go_beside_all_who_use_it() {
     for round in 0..12 {
         let place = Place::new("beside");
         let pile = Arc::new(place.open());
-        let all: Vec<_> = (0..40_usize).map(|at| pile.put(&vec![7; at * 700], 0).unwrap()).collect();
-        let (long, stop) = (pile.put(&vec![7; 2 << 20], 0).unwrap(), AtomicBool::new(false));
+        let all: Vec<_> = (0..40_usize).map(|at| pile.put(&vec![7; at * 700]).unwrap()).collect();
+        let (long, stop) = (pile.put(&vec![7; 2 << 20]).unwrap(), AtomicBool::new(false));
         let (pile, all, stop) = (&pile, &all, &stop);
         std::thread::scope(|scope| {
             for thread in 0..3 {
@@ -141,12 +141,12 @@ fn a_file_is_let_go_beside_all_who_use_it() {
                                 let _ = pile.view(long).map(|view| sevens(&view));
                             }
                             1 => {
-                                let Ok(pointer) = pile.put(&vec![7; turn % 3000], 0) else { continue };
+                                let Ok(pointer) = pile.put(&vec![7; turn % 3000]) else { continue };
                                 let _ = pile.replace(pointer, &[7; 90]);
                                 let _ = pile.remove(pointer);
                             }
                             _ => {
-                                let Ok(pointer) = pile.put(&vec![7; (1 << 20) + 9], 0) else { continue };
+                                let Ok(pointer) = pile.put(&vec![7; (1 << 20) + 9]) else { continue };
                                 let view = pile.view(pointer);
                                 let _ = pile.remove(pointer);
                                 let _ = view.map(|view| sevens(&view));
@@ -187,13 +187,13 @@ fn who_is_killed_while_it_clears_leaves_each_object_or_not() {
     for round in 0..12_u64 {
         let place = Place::new("cleared");
         let pile = place.open();
-        let large: Vec<_> = (0..2000).map(|_| pile.put(&[1; 1000], 0).unwrap()).collect();
+        let large: Vec<_> = (0..2000).map(|_| pile.put(&[1; 1000]).unwrap()).collect();
         // Their payloads move into what others have left.
-        let moved: Vec<_> = (0..2000).map(|_| pile.put(&[2; 20], 0).unwrap()).collect();
+        let moved: Vec<_> = (0..2000).map(|_| pile.put(&[2; 20]).unwrap()).collect();
         for &pointer in &moved {
             pile.replace(pointer, &[3; 990]).unwrap();
         }
-        let long: Vec<_> = (0..3).map(|_| pile.put(&vec![4; 2 << 20], 0).unwrap()).collect();
+        let long: Vec<_> = (0..3).map(|_| pile.put(&vec![4; 2 << 20]).unwrap()).collect();
         drop(pile);
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "the_child_that_clears", "--nocapture"])

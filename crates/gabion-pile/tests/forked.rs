@@ -6,9 +6,9 @@ use gabion_pile::{Pile, PileOptions, Pointer};
 fn a_child_s_pointers_are_others_than_its_parent_s() {
     let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
     let lengths = [3, 700, 5000, 2 << 20];
-    let before: Vec<_> = lengths.iter().map(|&length| pile.put(&vec![1; length], 0).unwrap()).collect();
+    let before: Vec<_> = lengths.iter().map(|&length| pile.put(&vec![1; length]).unwrap()).collect();
     // What the parent puts next, and a child would have without being told.
-    let put = || -> Vec<_> { lengths.iter().map(|&length| pile.put(&vec![2; length], 0).unwrap()).collect() };
+    let put = || -> Vec<_> { lengths.iter().map(|&length| pile.put(&vec![2; length]).unwrap()).collect() };
     // The highest bits of a pointer.
     let of = |pointer: &Pointer| pointer.to_bits() >> 40;
     let generation = |pointers: &[Pointer]| of(&pointers[0]);
@@ -20,7 +20,7 @@ fn a_child_s_pointers_are_others_than_its_parent_s() {
     pile.validate().unwrap();
     // From then on as ever: a slot's next object has the next generation.
     for _ in 0..10_000 {
-        let pointer = pile.put(&[3; 1000], 0).unwrap();
+        let pointer = pile.put(&[3; 1000]).unwrap();
         pile.remove(pointer).unwrap();
         assert!(!pile.contains(pointer));
     }

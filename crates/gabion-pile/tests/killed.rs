@@ -75,7 +75,8 @@ fn work(path: &Path, seed: u64) {
                     match (below(8), some) {
                         (0..3, _) | (_, None) => {
                             say(format!("\n{thread} put {number} {length} 0"));
-                            let pointer = pile.put(&payload(number, length), below(2) as usize * 100).unwrap();
+                            let pointer =
+                                pile.put_with_reserve(&payload(number, length), below(2) as usize * 100).unwrap();
                             say(format!("\n{thread} done {} 0 0", pointer.to_bits()));
                             own.push(pointer.to_bits());
                         }

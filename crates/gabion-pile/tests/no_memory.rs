@@ -14,7 +14,7 @@ static SCARCE: Scarce = Scarce;
 fn pile() -> Pile {
     let first = Pile::new().unwrap();
     for length in [100, 5000, 2 << 20] {
-        first.put(&vec![1; length], 0).unwrap();
+        first.put(&vec![1; length]).unwrap();
     }
     first.clear();
     Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap()
@@ -23,10 +23,10 @@ fn pile() -> Pile {
 /// Puts until that is refused, which is soon, and looks at all that was put.
 fn fill(pile: &Pile, payload: &[u8]) -> usize {
     let mut pointers: Vec<Pointer> = Vec::with_capacity(200_000);
-    pile.put(payload, 0).unwrap();
+    pile.put(payload).unwrap();
     let refused = Scarce::without_memory(|| {
         loop {
-            match pile.put(payload, 0) {
+            match pile.put(payload) {
                 Ok(pointer) if pointers.len() < pointers.capacity() => pointers.push(pointer),
                 other => return other,
             }
@@ -36,7 +36,7 @@ fn fill(pile: &Pile, payload: &[u8]) -> usize {
     pile.validate().unwrap();
     let mut buf = ReadBuf::new();
     assert!(pointers.iter().all(|&pointer| pile.read(pointer, &mut buf).unwrap() == payload));
-    pile.put(payload, 0).unwrap();
+    pile.put(payload).unwrap();
     pointers.len()
 }
 
@@ -51,7 +51,7 @@ fn a_pile_whose_lists_cannot_grow_refuses() {
 #[test]
 fn compact_gives_back_what_is_empty_without_memory() {
     let (pile, small, large) = (pile(), [1; 40], [2; 900]);
-    let pointers: Vec<_> = (0..20_000).map(|_| pile.put(&small, 0).unwrap()).collect();
+    let pointers: Vec<_> = (0..20_000).map(|_| pile.put(&small).unwrap()).collect();
     for &pointer in &pointers[..100] {
         pile.replace(pointer, &large).unwrap();
         pile.replace(pointer, &[3; 60]).unwrap();
@@ -72,7 +72,7 @@ fn a_read_without_memory_is_refused_and_the_next_one_works() {
     let pile = pile();
     for length in [1, 1000, 5000, 100_000, 1 << 20] {
         let payload = vec![7; length];
-        let (pointer, mut buf) = (pile.put(&payload, 0).unwrap(), ReadBuf::new());
+        let (pointer, mut buf) = (pile.put(&payload).unwrap(), ReadBuf::new());
         let refused = |error: PileError| match error {
             PileError::Memory { payload, .. } => assert_eq!(payload, length as u64),
             other => panic!("{other}"),
@@ -95,7 +95,7 @@ fn a_read_without_memory_is_refused_and_the_next_one_works() {
 #[test]
 fn a_long_payload_has_its_beginning_read_and_is_appended_where_there_is_memory() {
     let (pile, mut buf) = (pile(), ReadBuf::new());
-    let pointer = pile.put(&vec![7; 100_000], 0).unwrap();
+    let pointer = pile.put(&vec![7; 100_000]).unwrap();
     let Reading::Long(long) = pile.read_or_find(pointer, &mut buf).unwrap() else { panic!("it is long") };
     let mut copied = Vec::new();
     assert!(!Scarce::without_memory(|| long.append(0, 100_000, &mut copied)) && copied.is_empty());
@@ -105,8 +105,8 @@ fn a_long_payload_has_its_beginning_read_and_is_appended_where_there_is_memory()
 #[test]
 fn pointers_are_listed_without_memory() {
     let pile = pile();
-    let mut put: Vec<_> = (0..70_000).map(|n| pile.put(&vec![1; n % 1000], 0).unwrap()).collect();
-    put.extend((0..5000).map(|_| pile.put(b"", 0).unwrap()));
+    let mut put: Vec<_> = (0..70_000).map(|n| pile.put(&vec![1; n % 1000]).unwrap()).collect();
+    put.extend((0..5000).map(|_| pile.put(b"").unwrap()));
     let mut found = Vec::with_capacity(put.len());
     Scarce::without_memory(|| found.extend(pile.pointers()));
     put.sort_unstable_by_key(|pointer| pointer.to_bits());
@@ -118,7 +118,7 @@ fn pointers_are_listed_without_memory() {
 fn views_are_refused_where_they_cannot_be_noted_and_a_pile_is_cleared_beside_them() {
     let pile = Arc::new(pile());
     let lengths = (0..5000).map(|n| [40, 5000][n % 2]).chain([2 << 20; 3]);
-    let pointers: Vec<_> = lengths.map(|length| pile.put(&vec![7; length], 0).unwrap()).collect();
+    let pointers: Vec<_> = lengths.map(|length| pile.put(&vec![7; length]).unwrap()).collect();
     let mut views = Vec::with_capacity(pointers.len());
     let refused = Scarce::without_memory(|| {
         pointers.iter().find_map(|&pointer| match pile.view(pointer) {
@@ -142,11 +142,11 @@ fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
     let (pile, payload) = (pile(), vec![7; (1 << 20) + 1]);
     let mut pointers = Vec::with_capacity(200);
     // What slots and runs themselves need is there, or little.
-    let first = pile.put(&payload, 0).unwrap();
+    let first = pile.put(&payload).unwrap();
     pile.remove(first).unwrap();
     let refused = Scarce::with_less_than(400, || {
         loop {
-            match pile.put(&payload, 0) {
+            match pile.put(&payload) {
                 Ok(pointer) if pointers.len() < pointers.capacity() => pointers.push(pointer),
                 other => return other,
             }
@@ -161,7 +161,7 @@ fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
         }
     });
     assert_eq!((pile.len(), pile.stats().used_bytes), (0, 0));
-    pile.put(&payload, 0).unwrap();
+    pile.put(&payload).unwrap();
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_pile_that_there_is_no_memory_for_is_not_made() {
 fn a_file_is_let_go_later_where_there_is_no_memory_for_that() {
     let path = std::env::temp_dir().join(format!("gabion-{}-no-memory.pile", std::process::id()));
     let pile = Pile::open(&path, &OpenOptions::default()).unwrap();
-    let pointer = pile.put(b"stone", 0).unwrap();
+    let pointer = pile.put(b"stone").unwrap();
     assert!(matches!(Scarce::without_memory(|| pile.let_go()), Err(FileError::Blocks(_))));
     assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
     assert!(pile.let_go().unwrap() && pile.read(pointer, &mut ReadBuf::new()).is_err());

@@ -89,7 +89,7 @@ fn fill(pile: &Pile, rounds: usize) -> (Live, Vec<Pointer>) {
                 gone.push(pointer);
             }
             _ => {
-                live.insert(pile.put(&bytes, next(2) * next(300)).unwrap(), bytes);
+                live.insert(pile.put_with_reserve(&bytes, next(2) * next(300)).unwrap(), bytes);
             }
         }
     }
@@ -114,7 +114,7 @@ fn what_is_in_memory_is_in_the_file_with_its_pointers() {
         // Numbers of blocks between its own are others'.
         let other = in_memory(1);
         let (mut live, mut gone) = fill(&pile, rounds);
-        let foreign = other.put(&[1; 5000], 0).unwrap();
+        let foreign = other.put(&[1; 5000]).unwrap();
         let (more, freed) = fill(&pile, rounds);
         live.extend(more);
         gone.extend(freed);
@@ -149,7 +149,7 @@ fn what_is_in_memory_is_in_the_file_with_its_pointers() {
 #[test]
 fn the_last_of_many_runs_is_saved() {
     let (folder, pile) = (Folder::new("last"), in_memory(1));
-    let mut runs: Vec<_> = (0..40).map(|number| pile.put(&payload(number, 3 << 19), 0).unwrap()).collect();
+    let mut runs: Vec<_> = (0..40).map(|number| pile.put(&payload(number, 3 << 19)).unwrap()).collect();
     let last = runs.pop().unwrap();
     for &run in &runs {
         pile.remove(run).unwrap();
@@ -200,7 +200,7 @@ fn a_pile_in_a_file_is_saved_to_another() {
 fn what_is_no_pile_or_in_use_stays() {
     let folder = Folder::new("refused");
     let pile = in_memory(1);
-    let pointer = pile.put(b"stone", 0).unwrap();
+    let pointer = pile.put(b"stone").unwrap();
     let text = folder.at("notes.txt");
     fs::write(&text, "notes").unwrap();
     assert!(matches!(pile.save(&text), Err(FileError::NotOurs)));
@@ -210,7 +210,7 @@ fn what_is_no_pile_or_in_use_stays() {
     assert!(gone.iter().all(|path| matches!(pile.save(path), Err(FileError::System { .. }))));
     let own = folder.at("own");
     let in_file = Pile::open(&own, &OpenOptions::default()).unwrap();
-    let kept = in_file.put(b"kept", 0).unwrap();
+    let kept = in_file.put(b"kept").unwrap();
     assert!(matches!(in_file.save(&own), Err(FileError::InUse)));
     assert!(matches!(pile.save(&own), Err(FileError::InUse)));
     assert!(in_file.contains(kept));
@@ -238,7 +238,7 @@ fn what_is_no_pile_or_in_use_stays() {
 #[test]
 fn what_comes_meanwhile_is_looked_at() {
     let (folder, pile) = (Folder::new("meanwhile"), in_memory(1));
-    let pointer = pile.put(b"stone", 0).unwrap();
+    let pointer = pile.put(b"stone").unwrap();
     let path = folder.at("saved");
     let begin = || pile.begin_save(&path, None).unwrap();
     let text = || fs::write(&path, "a text").unwrap();
@@ -259,7 +259,7 @@ fn what_comes_meanwhile_is_looked_at() {
         assert_eq!(fs::read(&path).unwrap(), b"a text");
         let saving = prepare();
         let own = Pile::open(&path, &OpenOptions::default()).unwrap();
-        let kept = own.put(b"kept", 0).unwrap();
+        let kept = own.put(b"kept").unwrap();
         assert!(matches!(saving.finish(&[]), Err(FileError::InUse)));
         drop(own);
         assert!(open(&path).contains(kept));
@@ -281,7 +281,7 @@ fn what_comes_meanwhile_is_looked_at() {
 #[test]
 fn who_opens_a_file_has_the_one_of_that_name() {
     let (folder, pile) = (Folder::new("opened"), Arc::new(in_memory(1)));
-    let pointer = pile.put(b"stone", 0).unwrap();
+    let pointer = pile.put(b"stone").unwrap();
     let path = folder.at("saved");
     let disk: &TwinDisk = Box::leak(Box::new(TwinDisk::new()));
     for before in [false, true] {
@@ -308,22 +308,22 @@ fn pointers_of_neighbours_are_refused_whatever_comes_later() {
     let (pile, other, dropped) = (in_memory(1), in_memory(1), in_memory(1));
     let mut foreign = Vec::new();
     for round in 0..6000 {
-        foreign.extend([other.put(&[2; 1000], 0).unwrap(), dropped.put(&[3; 1000], 0).unwrap()]);
+        foreign.extend([other.put(&[2; 1000]).unwrap(), dropped.put(&[3; 1000]).unwrap()]);
         // Some of its numbers were another's before, others are chunks'.
-        pile.put(&vec![1; 1000 + round % 2 * 900], 0).unwrap();
+        pile.put(&vec![1; 1000 + round % 2 * 900]).unwrap();
     }
     drop(dropped);
     for _ in 0..6000 {
-        pile.put(&[1; 1900], 0).unwrap();
+        pile.put(&[1; 1900]).unwrap();
     }
-    let mut gone: Vec<_> = (0..6000).map(|_| pile.put(&[1; 1000], 0).unwrap()).collect();
+    let mut gone: Vec<_> = (0..6000).map(|_| pile.put(&[1; 1000]).unwrap()).collect();
     for &pointer in &gone {
         pile.remove(pointer).unwrap();
     }
     gone.extend(pile.pointers());
     pile.save(folder.at("before")).unwrap();
     pile.clear();
-    pile.put(&[1; 1900], 0).unwrap();
+    pile.put(&[1; 1900]).unwrap();
     for name in ["before", "after"] {
         let path = folder.at(name);
         if name == "after" {
@@ -331,7 +331,7 @@ fn pointers_of_neighbours_are_refused_whatever_comes_later() {
         }
         let saved = open(&path);
         saved.clear();
-        let put: std::collections::HashSet<_> = (0..30_000).map(|_| saved.put(&[4; 1000], 0).unwrap()).collect();
+        let put: std::collections::HashSet<_> = (0..30_000).map(|_| saved.put(&[4; 1000]).unwrap()).collect();
         assert_eq!(put.len(), 30_000);
         assert!(!foreign.iter().chain(&gone).any(|pointer| put.contains(pointer)), "{name}");
         saved.validate().unwrap();
@@ -346,7 +346,7 @@ fn nothing_of_what_was_removed_is_in_the_file() {
     let secret = |length: usize| b"secret! ".iter().copied().cycle().take(length).collect::<Vec<_>>();
     let lengths = [40, 200, 900, 3000, 70_000, 600_000];
     let pointers: Vec<_> =
-        (0..300).map(|number| pile.put(&secret(lengths[number % 6]), number % 2 * 100).unwrap()).collect();
+        (0..300).map(|number| pile.put_with_reserve(&secret(lengths[number % 6]), number % 2 * 100).unwrap()).collect();
     for (number, &pointer) in pointers.iter().enumerate() {
         match number % 11 {
             0 => pile.replace(pointer, b"short").unwrap(),
@@ -357,16 +357,16 @@ fn nothing_of_what_was_removed_is_in_the_file() {
     }
     // What views look at is their own affair, and so is what stood behind slots of another size.
     let pile = Arc::new(pile);
-    let viewed: Vec<_> = lengths.iter().map(|&length| pile.put(&secret(length), 0).unwrap()).collect();
+    let viewed: Vec<_> = lengths.iter().map(|&length| pile.put(&secret(length)).unwrap()).collect();
     let views: Vec<_> = viewed.iter().map(|&pointer| pile.view(pointer).unwrap()).collect();
     for (number, &pointer) in viewed.iter().enumerate() {
         if number % 2 == 0 { pile.remove(pointer).unwrap() } else { pile.replace(pointer, &[0; 2000]).unwrap() }
     }
-    let crowd: Vec<_> = (0..3000).map(|number| pile.put(&secret(100 + number % 900), 0).unwrap()).collect();
+    let crowd: Vec<_> = (0..3000).map(|number| pile.put(&secret(100 + number % 900)).unwrap()).collect();
     for pointer in crowd {
         pile.remove(pointer).unwrap();
     }
-    (0..1000).for_each(|number| assert!(pile.put(&vec![0; 8 * (number % 120)], 0).is_ok()));
+    (0..1000).for_each(|number| assert!(pile.put(&vec![0; 8 * (number % 120)]).is_ok()));
     let path = folder.at("saved");
     pile.save(&path).unwrap();
     assert!(views.iter().zip(lengths).all(|(view, length)| **view == *secret(length)));
@@ -384,7 +384,7 @@ fn a_disk_that_is_full_leaves_the_file_before() {
     let (pile, path) = (in_memory(1), folder.at("saved"));
     let (live, gone) = fill(&pile, 400);
     pile.save(&path).unwrap();
-    pile.put(b"new", 0).unwrap();
+    pile.put(b"new").unwrap();
     let disk: &TwinDisk = Box::leak(Box::new(TwinDisk::new()));
     let mut steps = 0;
     loop {
@@ -418,7 +418,7 @@ fn what_is_saved_is_the_pile_at_one_moment() {
     for pile in [in_memory(4), Pile::open(folder.at("own"), &OpenOptions::default()).unwrap()] {
         let number = |number: u64, length: usize| [&number.to_le_bytes()[..], &vec![number as u8; length]].concat();
         let pairs: Vec<[Pointer; 2]> =
-            (0..WRITERS).map(|_| [0, 1].map(|_| pile.put(&number(0, 40), 0).unwrap())).collect();
+            (0..WRITERS).map(|_| [0, 1].map(|_| pile.put(&number(0, 40)).unwrap())).collect();
         let (done, path) = (AtomicBool::new(false), folder.at("saved"));
         std::thread::scope(|scope| {
             for (writer, pair) in pairs.iter().enumerate() {
@@ -430,7 +430,7 @@ fn what_is_saved_is_the_pile_at_one_moment() {
                         for &pointer in pair {
                             pile.replace(pointer, &number(count, length)).unwrap();
                         }
-                        others.push(pile.put(&number(count, 77 * writer), 0).unwrap());
+                        others.push(pile.put(&number(count, 77 * writer)).unwrap());
                         if others.len() > 2000 {
                             others.drain(..1500).for_each(|other| pile.remove(other).unwrap());
                         }

@@ -67,7 +67,7 @@ fn work(pile: &Arc<Pile>, places: &[AtomicU64], seed: u64, end: Instant) -> u64 
         match random.below(16) {
             0..3 => {
                 payload(&mut random, &mut bytes);
-                match pile.put(&bytes, if random.below(8) == 0 { 100 } else { 0 }) {
+                match pile.put_with_reserve(&bytes, if random.below(8) == 0 { 100 } else { 0 }) {
                     Ok(fresh) => {
                         let old = place.swap(fresh.to_bits(), Ordering::AcqRel);
                         let _ = pile.remove(Pointer::from_bits(old).unwrap()).inspect_err(allowed);

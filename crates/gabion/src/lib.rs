@@ -4,7 +4,7 @@
 //! use gabion::{Pile, ReadBuf};
 //!
 //! let pile = Pile::new()?;
-//! let pointers: Vec<_> = (0..1000_u32).map(|n| pile.put(&n.to_le_bytes(), 0)).collect::<Result<_, _>>()?;
+//! let pointers: Vec<_> = (0..1000_u32).map(|n| pile.put(&n.to_le_bytes())).collect::<Result<_, _>>()?;
 //! let mut buf = ReadBuf::new();
 //! assert_eq!(pile.read(pointers[7], &mut buf)?, 7_u32.to_le_bytes());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -10,19 +10,19 @@ use gabion::{
 /// What every call that fills and saves a pile may fail with.
 fn saved(path: &Path, payload: &[u8]) -> Result<Pointer, FileError> {
     let pile = Pile::new()?;
-    let pointer = pile.put(payload, 0)?;
+    let pointer = pile.put(payload)?;
     pile.save(path)?;
     Ok(pointer)
 }
 
 fn stored(payload: &[u8]) -> Result<usize, PileError> {
     let pile = Pile::new()?;
-    let pointer = pile.put(payload, 0)?;
+    let pointer = pile.put(payload)?;
     pile.size_of(pointer)
 }
 
 fn removed_twice(pile: &Pile) -> Result<(), FileError> {
-    let pointer = pile.put(b"stone", 0)?;
+    let pointer = pile.put(b"stone")?;
     pile.remove(pointer)?;
     Ok(pile.remove(pointer)?)
 }
@@ -51,7 +51,7 @@ fn what_another_error_is_made_of_is_still_there() {
     assert_eq!(FileError::from(*inside.unwrap()).to_string(), inside.unwrap().to_string());
 
     let none = Pile::with_options(PileOptions { max_bytes: Some(0), ..PileOptions::default() }).unwrap();
-    let full = none.put(b"stone", 0).unwrap_err();
+    let full = none.put(b"stone").unwrap_err();
     assert_eq!(FileError::from(full).to_string(), full.to_string());
 
     let Err(PileError::Blocks(no_log)) = recorded(&pile) else { panic!("a pile without a file has no log") };
@@ -69,7 +69,7 @@ fn told(error: &dyn Error) -> Vec<String> {
 fn no_chain_of_causes_tells_one_twice() {
     let memory = BlockError::out_of_memory(4096);
     let pile = Pile::new().unwrap();
-    let gone = pile.put(b"stone", 0).unwrap();
+    let gone = pile.put(b"stone").unwrap();
     pile.remove(gone).unwrap();
     let pointer = pile.remove(gone).unwrap_err();
     let full = PileError::Memory { payload: 40, cause: memory };

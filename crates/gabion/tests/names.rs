@@ -26,7 +26,7 @@ fn results_have_names() {
     let (first, made) = (slots.affinity_count(), (0..1000).map(make).take_while(Result::is_ok).count());
     assert_eq!(first + made, MOST_AFFINITIES);
     let pile = Pile::new().unwrap();
-    let pointer = pile.put(b"bytes", 0).unwrap();
+    let pointer = pile.put(b"bytes").unwrap();
     let mut cursor = Cursor::default();
     assert_eq!(pile.next_pointer(&mut cursor), Some(pointer));
     let mut buf = ReadBuf::new();
@@ -41,7 +41,7 @@ fn every_room_has_a_name() {
     let _: fn() -> &'static gabion::slots::Slots = Slots::global;
     let pile = Pile::new().unwrap();
     let full = |payload: usize| {
-        let pointer = pile.put(&vec![7; payload], 0).unwrap();
+        let pointer = pile.put(&vec![7; payload]).unwrap();
         (pile.stats().large_objects, pile.remove(pointer).is_ok())
     };
     assert_eq!([gabion::pile::CHUNK_PAYLOAD, gabion::pile::CHUNK_PAYLOAD + 1].map(full), [(0, true), (1, true)]);
@@ -55,7 +55,7 @@ fn every_room_has_a_name() {
 fn a_path_may_come_as_text() {
     let path = format!("{}/gabion-{}-text.pile", std::env::temp_dir().display(), std::process::id());
     let pile = Pile::new().unwrap();
-    let pointer = pile.put(b"stone", 0).unwrap();
+    let pointer = pile.put(b"stone").unwrap();
     pile.save(path.as_str()).unwrap();
     pile.begin_save(&path, None).unwrap().finish(b"").unwrap();
     assert_eq!(Pile::check(path.clone()).unwrap().objects, 1);
@@ -66,7 +66,7 @@ fn a_path_may_come_as_text() {
 #[test]
 fn iteration_ends_and_goes_on_from_clones() {
     let pile = Pile::new().unwrap();
-    let put: std::collections::HashSet<_> = (0..100_u32).map(|n| pile.put(&n.to_le_bytes(), 0).unwrap()).collect();
+    let put: std::collections::HashSet<_> = (0..100_u32).map(|n| pile.put(&n.to_le_bytes()).unwrap()).collect();
     assert!((&pile).into_iter().all(|pointer| put.contains(&pointer)));
     let mut cursor = Cursor::default();
     for _ in 0..40 {

@@ -26,7 +26,7 @@ impl Drop for Place {
 fn filled(path: &Path) -> (Pile, Vec<Pointer>) {
     let _ = std::fs::remove_file(path);
     let pile = Pile::open(path, &OpenOptions { shards: Some(1), ..OpenOptions::default() }).unwrap();
-    let put = |length: usize| pile.put(&vec![7; length], 0).unwrap();
+    let put = |length: usize| pile.put(&vec![7; length]).unwrap();
     let grown = put(40);
     let mut pointers = vec![];
     for length in [100, 5000, 5000, 70_000, (1 << 20) + 5] {
@@ -138,8 +138,8 @@ fn what_says_that_there_is_room_may_be_changed_by_another_program() {
         let bits = !slot.block.word(word).load(Relaxed);
         flip(&pile, &file, (Loc::new(slot.at.number(), word), bits));
     }
-    (0..2000).for_each(|_| _ = pile.put(&[7; 40], 0).unwrap());
-    let others: Vec<_> = (0..20).map(|_| pile.put(&[7; 8], 0).unwrap()).collect();
+    (0..2000).for_each(|_| _ = pile.put(&[7; 40]).unwrap());
+    let others: Vec<_> = (0..20).map(|_| pile.put(&[7; 8]).unwrap()).collect();
     for other in others {
         pile.replace(other, &[7; 30]).unwrap();
     }

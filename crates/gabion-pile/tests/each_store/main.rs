@@ -135,7 +135,7 @@ fn act(pile: &mut Pile, path: &Path, disk: &'static dyn Disk, known: &mut Conten
     match (random.below(64), some) {
         (0..28, _) | (_, None) => {
             let (bytes, reserve) = (payload(random), random.below(2) as usize * 64);
-            let pointer = pile.put(&bytes, reserve).unwrap().to_bits();
+            let pointer = pile.put_with_reserve(&bytes, reserve).unwrap().to_bits();
             let what = format!("put of {} bytes as {pointer:#x}", bytes.len());
             assert!(known.objects.insert(pointer, bytes.into()).is_none(), "the pointer is another object's");
             what
@@ -295,7 +295,7 @@ impl Bench {
         // And the pile goes on.
         let pile = open(path, None);
         let before = Contents::of(&pile);
-        let pointer = pile.put(&payload(random), 0).unwrap();
+        let pointer = pile.put(&payload(random)).unwrap();
         assert!(!before.objects.contains_key(&pointer.to_bits()));
         pile.remove(pointer).unwrap();
         pile.validate().unwrap();

@@ -103,7 +103,7 @@ unsafe extern "C" fn put(
         let reserve = if keywords.is_empty() { 0 } else { reserve(py, &keywords)? };
         let put = |pile: &Store, encoding: &[u8], apart: &Apart| {
             let put = if apart.is_empty() {
-                pile.put(encoding, reserve)
+                pile.put_with_reserve(encoding, reserve)
             } else {
                 pile.put_pieces(&apart.pieces(py, encoding)?, reserve)
             };

@@ -36,7 +36,7 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
         room_for(py, &mut pointers, 1)?;
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
             let put =
-                if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(py, encoding)?, 0) };
+                if apart.is_empty() { pile.put(encoding) } else { pile.put_pieces(&apart.pieces(py, encoding)?, 0) };
             pointers.push(put.map_err(|error| Failure::Refused(error).raise(py))?);
             Ok(encoding.len() + apart.left_out())
         };
