@@ -16,8 +16,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr;
 
 use crate::desk::{self, Desk};
-use crate::os::{can_fence_heavily, heavy_fence, light_fence};
-use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, nap, yield_now};
+use crate::os::{can_fence_heavily, heavy_fence, light_fence, nap};
+use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
 
 /// How many times in a row one thread takes a lock before it leans to that thread; each time that it was withdrawn this
 /// doubles, so that a lock that threads do share is upright nearly always. The model checker has no time for long rows.

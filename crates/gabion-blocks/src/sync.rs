@@ -1,17 +1,10 @@
 //! Locks and atomics of what the model checker tries: its tests bring their own in place of these.
 
 use std::sync::{PoisonError, TryLockError};
-use std::time::Duration;
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::thread::yield_now;
-
-/// Sleeps within a wait that nobody ends by a call: for 50 microseconds the first time, and up to a millisecond after
-/// many.
-pub(crate) fn nap(before: u64) {
-    std::thread::sleep(Duration::from_micros(50 * (before + 1).min(20)));
-}
 
 /// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to
 /// stop.

@@ -35,10 +35,6 @@ mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use loom::thread::yield_now;
 
-    pub(crate) fn nap(_before: u64) {
-        yield_now();
-    }
-
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap()
     }
@@ -108,7 +104,11 @@ mod span {
 
 /// The crate's asymmetric fences: both whole, which is what they are when they meet.
 mod os {
-    use super::sync::{Ordering, fence};
+    use super::sync::{Ordering, fence, yield_now};
+
+    pub(crate) fn nap(_before: u64) {
+        yield_now();
+    }
 
     pub(crate) fn can_fence_heavily() -> bool {
         true

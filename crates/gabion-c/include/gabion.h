@@ -31,8 +31,11 @@
  *   Forks      A child has its own copy of everything. It may use the pool and slots, whatever other threads were
  *              doing. It may use a pile only if no other thread was in a call on that pile at the moment of the fork;
  *              else a call may wait for ever for a lock whose holder the child does not have. Where other threads use
- *              piles, fork while they rest, or use none of these piles in the child. What other threads had allocated
- *              in slots can be used and freed there, but its memory stays the child's until it ends.
+ *              piles, fork while they rest, or use none of these piles in the child. A pile in a file that is open to
+ *              write stays its parent's: the child may only delete it, and end its views, whose bytes may change; all
+ *              else is GABION_IN_USE. What a child puts into a pile in memory has pointers of its own, which its parent
+ *              and its sisters refuse nearly always. What other threads had allocated in slots can be used and freed
+ *              there, but its memory stays the child's until it ends.
  */
 #ifndef GABION_H
 #define GABION_H
@@ -304,11 +307,10 @@ gabion_status gabion_pile_new(uint64_t max_bytes, gabion_pile **out);
  * any other, but that it outlives the process: pointers stay valid, and whatever a call had done when it returned is
  * there for the next opening, however the process ends; the machine's end is what gabion_pile_flush is for. A
  * replacement needs room beside what it replaces. max_bytes: the most that the file may hold; 0 for 4 TiB.
- *   GABION_READ_ONLY    what is changed is so for this process alone, and any number of them may open the file at one
- *                       time
+ *   GABION_READ_ONLY    nothing of it can be changed (GABION_FILE), and any number of processes may open the file at
+ *                       one time
  *   GABION_MUST_EXIST   it is not made
- * GABION_FILE, GABION_IN_USE, GABION_DAMAGED, GABION_NO_MEMORY. Takes time in proportion to the pile. A forked child's
- * changes of it do not go to the file. */
+ * GABION_FILE, GABION_IN_USE, GABION_DAMAGED, GABION_NO_MEMORY. Takes time in proportion to the pile. */
 #define GABION_READ_ONLY UINT32_C(1)
 #define GABION_MUST_EXIST UINT32_C(2)
 gabion_status gabion_pile_open(const char *path, uint64_t max_bytes, uint32_t flags, gabion_pile **out);
@@ -335,7 +337,7 @@ gabion_status gabion_pile_delete(gabion_pile *pile);
 
 /* Stores a copy of length bytes; *out is its pointer. reserve: bytes kept free behind it, so that a replacement may
  * grow by so much in place; up to 1 MiB together with them. data may be NULL when length is 0. Constant time, and a
- * copy. GABION_NO_MEMORY, GABION_LIMIT. */
+ * copy. GABION_NO_MEMORY, GABION_LIMIT; of a pile in a file GABION_FILE, also where the disk has no room. */
 gabion_status gabion_pile_put(gabion_pile *pile, const void *data, size_t length, size_t reserve, uint64_t *out);
 
 /* Copies an object into the caller's buffer. *length, unless NULL, is told how long it is, also when the buffer is too
@@ -359,7 +361,8 @@ gabion_status gabion_pile_view(gabion_pile *pile, uint64_t pointer, const void *
 /* Ends a view. Nobody may use its bytes any more. NULL does nothing. */
 gabion_status gabion_pile_unview(gabion_view *view);
 
-/* Gives an object other bytes of any length; the pointer stays valid. Others read the old bytes or the new. */
+/* Gives an object other bytes of any length; the pointer stays valid. Others read the old bytes or the new. Errors as
+ * gabion_pile_put, and the object is as it was. */
 gabion_status gabion_pile_replace(gabion_pile *pile, uint64_t pointer, const void *data, size_t length);
 
 /* Removes an object. Its pointer is refused from now on. */

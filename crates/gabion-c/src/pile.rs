@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_pile::{OpenOptions, Pile, PileOptions, Pointer, with_read_buf};
 
 use crate::handle::{Handle, Held, Kind};
-use crate::status::{Failure, Status, call, value};
+use crate::status::{Failure, Status, call, call_on_file, value};
 use crate::text;
 
 static KIND: Kind = Kind(*b"gab pile");
@@ -21,13 +21,14 @@ pub struct Numbered {
     pile: Arc<Pile>,
     /// No other pile's, though another may come to lie at the same address.
     pub number: u64,
+    read_only: bool,
 }
 
 impl Numbered {
-    fn new(pile: Pile) -> Self {
+    fn new(pile: Pile, read_only: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only that no two are the same.
-        Self { pile: Arc::new(pile), number: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self { pile: Arc::new(pile), number: NEXT.fetch_add(1, Ordering::Relaxed), read_only }
     }
 }
 
@@ -48,6 +49,46 @@ impl Held for Numbered {
 
 /// What C calls `gabion_pile`.
 pub type PileHandle = Handle<Numbered>;
+
+/// The pile behind a handle, to be read.
+///
+/// # Errors
+/// As [`Handle::look`], and in a forked child [`Status::IN_USE`] for a pile in its parent's file.
+///
+/// # Safety
+/// As [`Handle::look`].
+#[inline]
+pub(crate) unsafe fn look<'a>(handle: *const PileHandle) -> Result<&'a Numbered, Failure> {
+    // SAFETY: the caller's duty is the same.
+    let pile = unsafe { Handle::look(handle) }?;
+    if pile.is_parted() { Err(parted()) } else { Ok(pile) }
+}
+
+/// The pile behind a handle, to be changed.
+///
+/// # Errors
+/// As [`look`], and [`Status::FILE`] when it was opened for reading only.
+///
+/// # Safety
+/// As [`Handle::look`].
+#[inline]
+unsafe fn look_to_change<'a>(handle: *const PileHandle) -> Result<&'a Numbered, Failure> {
+    // SAFETY: the caller's duty is the same.
+    let pile = unsafe { look(handle) }?;
+    if pile.read_only { Err(unchangeable()) } else { Ok(pile) }
+}
+
+#[cold]
+fn parted() -> Failure {
+    let text = "this pile's file is open in the process that forked this one: here the pile can only be deleted";
+    Failure::new(Status::IN_USE, format_args!("{text}"))
+}
+
+#[cold]
+fn unchangeable() -> Failure {
+    let text = "this pile was opened with GABION_READ_ONLY, and nothing of it can be changed";
+    Failure::new(Status::FILE, format_args!("{text}"))
+}
 
 /// What C calls `gabion_pile_figures`.
 #[repr(C)]
@@ -72,7 +113,7 @@ pub unsafe extern "C" fn gabion_pile_new(max_bytes: u64, out: *mut *mut PileHand
     call(|| {
         text::check(out, "out")?;
         let options = PileOptions { max_bytes: (max_bytes > 0).then_some(max_bytes), ..PileOptions::default() };
-        let handle = Handle::give(Numbered::new(Pile::with_options(options)?));
+        let handle = Handle::give(Numbered::new(Pile::with_options(options)?, false));
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, handle, "out") }
     })
@@ -94,7 +135,7 @@ pub unsafe extern "C" fn gabion_pile_open(
     flags: u32,
     out: *mut *mut PileHandle,
 ) -> Status {
-    call(|| {
+    call_on_file(|| {
         text::check(out, "out")?;
         // SAFETY: the caller's duty is the same.
         let path = unsafe { path_of(path) }?;
@@ -107,7 +148,7 @@ pub unsafe extern "C" fn gabion_pile_open(
             read_only: flags & READ_ONLY != 0,
             ..OpenOptions::default()
         };
-        let handle = Handle::give(Numbered::new(Pile::open(path, &options)?));
+        let handle = Handle::give(Numbered::new(Pile::open(path, &options)?, options.read_only));
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, handle, "out") }
     })
@@ -120,7 +161,7 @@ pub unsafe extern "C" fn gabion_pile_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_flush(pile: *mut PileHandle) -> Status {
     // SAFETY: the caller's duty is the same.
-    call(|| Ok(unsafe { Handle::look(pile) }?.flush()?))
+    call_on_file(|| Ok(unsafe { look(pile) }?.flush()?))
 }
 
 /// Saves a pile to a file of its own.
@@ -130,7 +171,7 @@ pub unsafe extern "C" fn gabion_pile_flush(pile: *mut PileHandle) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_save(pile: *mut PileHandle, path: *const c_char) -> Status {
     // SAFETY: the caller's duties are the same.
-    call(|| Ok(unsafe { Handle::look(pile)?.save(path_of(path)?) }?))
+    call_on_file(|| Ok(unsafe { look(pile)?.save(path_of(path)?) }?))
 }
 
 /// # Safety
@@ -151,7 +192,7 @@ unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
 pub unsafe extern "C" fn gabion_pile_root(pile: *const PileHandle, out: *mut u64) -> Status {
     call(|| {
         // SAFETY: the caller's duties are the same.
-        unsafe { text::write(out, Handle::look(pile)?.root().map_or(0, Pointer::to_bits), "out") }
+        unsafe { text::write(out, look(pile)?.root().map_or(0, Pointer::to_bits), "out") }
     })
 }
 
@@ -168,7 +209,7 @@ pub(crate) fn pointer_of(number: u64) -> Result<Pointer, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_set_root(pile: *mut PileHandle, pointer: u64) -> Status {
     // SAFETY: the caller's duty is the same.
-    call(|| Ok(unsafe { Handle::look(pile) }?.set_root(Pointer::from_bits(pointer))?))
+    call(|| Ok(unsafe { look_to_change(pile) }?.set_root(Pointer::from_bits(pointer))?))
 }
 
 /// Deletes a pile and all that is in it, with its last view if there are any; what lies in a file stays there.
@@ -178,7 +219,7 @@ pub unsafe extern "C" fn gabion_pile_set_root(pile: *mut PileHandle, pointer: u6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_delete(pile: *mut PileHandle) -> Status {
     // SAFETY: the caller's duty is the same.
-    call(|| unsafe { Handle::take(pile) }.map(drop))
+    call_on_file(|| unsafe { Handle::take(pile) }.map(drop))
 }
 
 /// Stores bytes.
@@ -196,7 +237,7 @@ pub unsafe extern "C" fn gabion_pile_put(
     call(|| {
         text::check(out, "out")?;
         // SAFETY: the caller's duties are the same.
-        let (pile, data) = unsafe { (Handle::look(pile)?, text::bytes(data.cast(), length)?) };
+        let (pile, data) = unsafe { (look_to_change(pile)?, text::bytes(data.cast(), length)?) };
         let pointer = pile.put_with_reserve(data, reserve)?;
         // SAFETY: room for a number (caller's duty).
         unsafe { text::write(out, pointer.to_bits(), "out") }
@@ -217,7 +258,7 @@ pub unsafe extern "C" fn gabion_pile_get(
 ) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let pile = unsafe { Handle::look(pile) }?;
+        let pile = unsafe { look(pile) }?;
         with_read_buf(|own| {
             let payload = pile.read(pointer_of(pointer)?, own)?;
             // SAFETY: the caller's duty is the same.
@@ -240,7 +281,7 @@ pub unsafe extern "C" fn gabion_pile_pop(
 ) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let pile = unsafe { Handle::look(pile) }?;
+        let pile = unsafe { look_to_change(pile) }?;
         with_read_buf(|own| {
             let pointer = pointer_of(pointer)?;
             loop {
@@ -268,7 +309,7 @@ pub unsafe extern "C" fn gabion_pile_replace(
 ) -> Status {
     call(|| {
         // SAFETY: the caller's duties are the same.
-        let (pile, data) = unsafe { (Handle::look(pile)?, text::bytes(data.cast(), length)?) };
+        let (pile, data) = unsafe { (look_to_change(pile)?, text::bytes(data.cast(), length)?) };
         Ok(pile.replace(pointer_of(pointer)?, data)?)
     })
 }
@@ -280,7 +321,7 @@ pub unsafe extern "C" fn gabion_pile_replace(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_remove(pile: *mut PileHandle, pointer: u64) -> Status {
     // SAFETY: the caller's duty is the same.
-    call(|| Ok(unsafe { Handle::look(pile) }?.remove(pointer_of(pointer)?)?))
+    call(|| Ok(unsafe { look_to_change(pile) }?.remove(pointer_of(pointer)?)?))
 }
 
 /// Bytes of an object.
@@ -291,7 +332,7 @@ pub unsafe extern "C" fn gabion_pile_remove(pile: *mut PileHandle, pointer: u64)
 pub unsafe extern "C" fn gabion_pile_size_of(pile: *const PileHandle, pointer: u64, out: *mut usize) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let size = unsafe { Handle::look(pile) }?.size_of(pointer_of(pointer)?)?;
+        let size = unsafe { look(pile) }?.size_of(pointer_of(pointer)?)?;
         // SAFETY: the caller's duty is the same.
         unsafe { text::write(out, size, "out") }
     })
@@ -305,7 +346,7 @@ pub unsafe extern "C" fn gabion_pile_size_of(pile: *const PileHandle, pointer: u
 pub unsafe extern "C" fn gabion_pile_contains(pile: *const PileHandle, pointer: u64) -> bool {
     value(false, || {
         // SAFETY: the caller's duty is the same.
-        let pile = unsafe { Handle::look(pile) }?;
+        let pile = unsafe { look(pile) }?;
         Ok(Pointer::from_bits(pointer).is_some_and(|pointer| pile.contains(pointer)))
     })
 }
@@ -317,7 +358,7 @@ pub unsafe extern "C" fn gabion_pile_contains(pile: *const PileHandle, pointer: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_len(pile: *const PileHandle) -> u64 {
     // SAFETY: the caller's duty is the same.
-    value(0, || Ok(unsafe { Handle::look(pile) }?.len()))
+    value(0, || Ok(unsafe { look(pile) }?.len()))
 }
 
 /// Removes all objects.
@@ -328,7 +369,7 @@ pub unsafe extern "C" fn gabion_pile_len(pile: *const PileHandle) -> u64 {
 pub unsafe extern "C" fn gabion_pile_clear(pile: *mut PileHandle) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        unsafe { Handle::look(pile) }?.clear();
+        unsafe { look_to_change(pile) }?.clear();
         Ok(())
     })
 }
@@ -341,7 +382,7 @@ pub unsafe extern "C" fn gabion_pile_clear(pile: *mut PileHandle) -> Status {
 pub unsafe extern "C" fn gabion_pile_compact(pile: *mut PileHandle, out: *mut u64) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let bytes = unsafe { Handle::look(pile) }?.compact();
+        let bytes = unsafe { look_to_change(pile) }?.compact();
         if out.is_null() {
             return Ok(());
         }
@@ -358,7 +399,7 @@ pub unsafe extern "C" fn gabion_pile_compact(pile: *mut PileHandle, out: *mut u6
 pub unsafe extern "C" fn gabion_pile_set_max_bytes(pile: *mut PileHandle, max_bytes: u64) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        unsafe { Handle::look(pile) }?.set_max_bytes((max_bytes > 0).then_some(max_bytes));
+        unsafe { look(pile) }?.set_max_bytes((max_bytes > 0).then_some(max_bytes));
         Ok(())
     })
 }
@@ -371,7 +412,7 @@ pub unsafe extern "C" fn gabion_pile_set_max_bytes(pile: *mut PileHandle, max_by
 pub unsafe extern "C" fn gabion_pile_stats(pile: *const PileHandle, out: *mut PileFigures) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let stats = unsafe { Handle::look(pile) }?.stats();
+        let stats = unsafe { look(pile) }?.stats();
         let figures = PileFigures {
             objects: stats.objects,
             used_bytes: stats.used_bytes,
@@ -394,7 +435,7 @@ pub unsafe extern "C" fn gabion_pile_stats(pile: *const PileHandle, out: *mut Pi
 pub unsafe extern "C" fn gabion_pile_validate(pile: *const PileHandle) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let checked = unsafe { Handle::look(pile) }?.validate();
+        let checked = unsafe { look(pile) }?.validate();
         checked.map_err(|error| Failure::new(Status::INVALID, format_args!("{error}")))
     })
 }

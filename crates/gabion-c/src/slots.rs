@@ -3,10 +3,10 @@
 use std::alloc::Layout;
 use std::ffi::{c_char, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
 
-use gabion_blocks::{BLOCK_BYTES, Pool};
+use gabion_blocks::{BLOCK_BYTES, Pool, inside, try_box};
 use gabion_slots::{Affinity, AffinitySettings, AffinityStats, Slots};
+use once_cell::race::OnceBox;
 
 use crate::handle::{Handle, Held, Kind};
 use crate::status::{Failure, Status, call, value};
@@ -140,15 +140,17 @@ pub unsafe extern "C" fn gabion_slots_new(out: *mut *mut SlotsHandle) -> Status 
 }
 
 /// The slots of the process, once somebody has asked for them.
-static GLOBAL: OnceLock<SlotsHandle> = OnceLock::new();
+static GLOBAL: OnceBox<SlotsHandle> = OnceBox::new();
 
 /// The slots of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn gabion_slots_global() -> *mut SlotsHandle {
     value(ptr::null_mut(), || {
-        // Outside of the cell: see there.
-        let slots = Slots::try_global()?;
-        Ok(ptr::from_ref(GLOBAL.get_or_init(|| Handle::new(slots.clone()))).cast_mut())
+        let make = || {
+            let _inside = inside::enter();
+            Ok::<_, Failure>(try_box(Handle::new(Slots::try_global()?.clone()))?)
+        };
+        Ok(ptr::from_ref(GLOBAL.get_or_try_init(make)?).cast_mut())
     })
 }
 

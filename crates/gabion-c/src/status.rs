@@ -8,6 +8,7 @@ use std::ptr;
 
 use gabion_blocks::ending::Noted;
 use gabion_blocks::file::FileError;
+use gabion_blocks::os::out_of_cancels_reach;
 use gabion_blocks::{BlockError, try_box};
 use gabion_pile::{PileError, PointerFault};
 use gabion_slots::{FreeError, SlotsError};
@@ -257,6 +258,12 @@ pub fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
         Ok(()) => Status::OK,
         Err(Failure(status)) => status,
     }
+}
+
+/// As [`call`], of a body that opens, writes or closes files: no thread is ended within by `pthread_cancel`, as C
+/// libraries do in such calls.
+pub fn call_on_file(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    call(|| out_of_cancels_reach(body))
 }
 
 /// The border of functions that return what was asked for, or `otherwise`.

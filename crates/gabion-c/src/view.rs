@@ -6,8 +6,8 @@ use gabion_blocks::try_box;
 use gabion_pile::View;
 
 use crate::handle::{Handle, Held, Kind};
-use crate::pile::{PileHandle, pointer_of};
-use crate::status::{Status, call};
+use crate::pile::{PileHandle, look, pointer_of};
+use crate::status::{Status, call, call_on_file};
 use crate::text;
 
 static KIND: Kind = Kind(*b"gab view");
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn gabion_pile_view(
         text::check(length, "length")?;
         text::check(out, "out")?;
         // SAFETY: the caller's duty is the same.
-        let view = unsafe { Handle::look(pile) }?.view(pointer_of(pointer)?)?;
+        let view = unsafe { look(pile) }?.view(pointer_of(pointer)?)?;
         let (at, bytes) = (view.as_ptr(), view.len());
         // Not `give`, which ends the process where there is no memory. Then the view ends here.
         let handle = Box::into_raw(try_box(Handle::new(view))?);
@@ -58,5 +58,5 @@ pub unsafe extern "C" fn gabion_pile_view(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_unview(view: *mut ViewHandle) -> Status {
     // SAFETY: the caller's duty is the same.
-    call(|| unsafe { Handle::take(view) }.map(drop))
+    call_on_file(|| unsafe { Handle::take(view) }.map(drop))
 }

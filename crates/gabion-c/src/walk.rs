@@ -4,8 +4,8 @@ use std::mem::needs_drop;
 
 use gabion_pile::{Cursor, Pointer};
 
-use crate::handle::{Handle, Kind};
-use crate::pile::PileHandle;
+use crate::handle::Kind;
+use crate::pile::{PileHandle, look};
 use crate::status::{Failure, Status, call};
 use crate::text;
 
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn gabion_pile_next(pile: *const PileHandle, cursor: *mut 
     call(|| {
         text::check(out, "out")?;
         // SAFETY: the caller's duties are the same.
-        let live = unsafe { Handle::look(pile)? };
+        let live = unsafe { look(pile)? };
         // SAFETY: as above.
         let walk = unsafe { walk(cursor, live.number)? };
         let next = live.next_pointer(&mut walk.cursor).map_or(0, Pointer::to_bits);

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KINDS = 14, LONG = 9 << 20 };
+enum { KINDS = 16, LONG = 9 << 20 };
 
 static gabion_pile *pile;
 static char payload[LONG];
@@ -23,6 +23,41 @@ static void slots_alloc(size_t size) {
 static void rent(size_t bytes) {
     void *memory;
     CHECK(gabion_rent(bytes, 0, &memory) == GABION_OK && gabion_return(memory) == GABION_OK);
+}
+
+/* A pile in a file: made, grown, shrunk, written to the disk, saved; then opened again. */
+static void file(void) {
+    char path[64], copy[64 + sizeof "-copy"];
+    gabion_pile *in_file;
+    uint64_t pointer, small;
+    snprintf(path, sizeof path, "/tmp/gabion-cancel-%d", (int)getpid());
+    snprintf(copy, sizeof copy, "%s-copy", path);
+    CHECK(gabion_pile_open(path, 0, 0, &in_file) == GABION_OK);
+    CHECK(gabion_pile_put(in_file, payload, LONG, 0, &pointer) == GABION_OK);
+    CHECK(gabion_pile_put(in_file, payload, 100, 0, &small) == GABION_OK);
+    CHECK(gabion_pile_remove(in_file, pointer) == GABION_OK);
+    CHECK(gabion_pile_flush(in_file) == GABION_OK);
+    CHECK(gabion_pile_save(in_file, copy) == GABION_OK);
+    CHECK(gabion_pile_delete(in_file) == GABION_OK);
+    CHECK(gabion_pile_open(path, 0, GABION_READ_ONLY, &in_file) == GABION_OK);
+    CHECK(gabion_pile_contains(in_file, small) && gabion_pile_delete(in_file) == GABION_OK);
+    CHECK(unlink(path) == 0 && unlink(copy) == 0);
+    CHECK(gabion_pile_open(path, 0, GABION_MUST_EXIST, &in_file) == GABION_FILE);
+}
+
+/* The last view lets go of its pile's file. */
+static void view_of_file(void) {
+    char path[64];
+    const void *bytes;
+    gabion_pile *in_file;
+    gabion_view *view;
+    uint64_t pointer;
+    size_t length;
+    snprintf(path, sizeof path, "/tmp/gabion-cancel-%d", (int)getpid());
+    CHECK(gabion_pile_open(path, 0, 0, &in_file) == GABION_OK && unlink(path) == 0);
+    CHECK(gabion_pile_put(in_file, payload, 5000, 0, &pointer) == GABION_OK);
+    CHECK(gabion_pile_view(in_file, pointer, &bytes, &length, &view) == GABION_OK);
+    CHECK(gabion_pile_delete(in_file) == GABION_OK && gabion_pile_unview(view) == GABION_OK);
 }
 
 static void one_call(int kind) {
@@ -49,6 +84,8 @@ static void one_call(int kind) {
         CHECK(gabion_pile_put(pile, payload, LONG, 0, &pointer) == GABION_OK);
         CHECK(gabion_pile_remove(pile, pointer) == GABION_OK);
         break;
+    case 13: file(); break;
+    case 14: view_of_file(); break;
     default:
         CHECK(gabion_rent_wait(4096, 0, 1, &memory) == GABION_OK && gabion_return(memory) == GABION_OK);
         CHECK(gabion_return(&figures) == GABION_FOREIGN);

@@ -114,7 +114,6 @@ pub use pile::{Pile, PileOptions};
 pub use place::{Body, Glance, IndexedPile, Place, SparsePage};
 pub use pointer::Pointer;
 pub use save::Saving;
-pub use shard::forked;
 pub use stats::PileStats;
 pub use view::View;
 

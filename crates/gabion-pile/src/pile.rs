@@ -14,7 +14,7 @@ use gabion_heap::{Ground, Loc, Turns, shard_of, slots_in_page};
 use crate::error::{PileError, PointerFault};
 use crate::large::ChargedRun;
 use crate::pointer::Pointer;
-use crate::shard::{Inner, Locked, Shard};
+use crate::shard::{Inner, Locked, Shard, watch_forks};
 use crate::slot::Slot;
 use crate::stats::PileStats;
 use crate::word::Word;
@@ -48,8 +48,8 @@ pub struct PileOptions {
 ///
 /// # Forks
 /// A child that was forked while another thread wrote to a pile inherits that shard's lock taken, for ever, as with any
-/// lock; fork while no thread writes, and call [`forked`](crate::forked) in the child. (The Python package sees to that
-/// itself.)
+/// lock: fork while no thread writes. (The Python package sees to that itself.) What a child puts has generations of
+/// its own: its pointers are refused in its parent, in its sisters, and the other way round, nearly always.
 pub struct Pile {
     pub(crate) blocks: BlockSet,
     pub(crate) budget: Arc<Budget>,
@@ -104,6 +104,7 @@ impl Pile {
 
     /// A pile over blocks, with nothing in it yet.
     pub(crate) fn over(blocks: BlockSet, budget: Arc<Budget>, shards: usize) -> Result<Self, BlockError> {
+        watch_forks();
         let mut room = Vec::new();
         room.try_reserve_exact(shards).map_err(|_| BlockError::out_of_memory(shards * size_of::<Shard>()))?;
         let writes_beside = blocks.file().is_some();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gabion_blocks::file::{Draft, FileError, Numbering};
-use gabion_blocks::os::{Disk, out_of_cancels_reach};
+use gabion_blocks::os::Disk;
 use gabion_blocks::{Block, BlockError, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, make_room};
 use gabion_heap::{
     BLOCK_HEADER_WORDS, Descriptor, FLOOR_WORD, Heap, Kind, Loc, outside_slots, shard_of, slot_in_copy, slots_in_page,
@@ -50,7 +50,7 @@ impl Saving {
     /// # Errors
     /// [`FileError`]; what had the name before has it still.
     pub fn finish(self, records: &[u8]) -> Result<(), FileError> {
-        out_of_cancels_reach(|| self.draft.finish(self.root, records))
+        self.draft.finish(self.root, records)
     }
 }
 
@@ -104,24 +104,26 @@ impl Pile {
     }
 
     fn begin_save_at(&self, path: &Path, disk: Option<&'static dyn Disk>) -> Result<Saving, FileError> {
-        let saved = out_of_cancels_reach(|| {
-            let mut first = self.lowest_number();
-            loop {
-                let numbering = match self.blocks.file() {
-                    Some(file) => Numbering::Of(file),
-                    None => Numbering::From { first, shards: self.shards().len() },
-                };
-                let draft = Draft::begin(path, numbering, disk)?;
-                if let Some(saving) = self.save_to(draft, first)? {
-                    return Ok(saving);
-                }
-                // A block came meanwhile whose number is lower than all others. None is lower than this.
-                first = 0;
-            }
-        });
+        let saved = self.save_blocks(path, disk);
         // It may have been let go meanwhile, and have left its file to the last who reads its runs.
         self.go_on_leaving();
         saved
+    }
+
+    fn save_blocks(&self, path: &Path, disk: Option<&'static dyn Disk>) -> Result<Saving, FileError> {
+        let mut first = self.lowest_number();
+        loop {
+            let numbering = match self.blocks.file() {
+                Some(file) => Numbering::Of(file),
+                None => Numbering::From { first, shards: self.shards().len() },
+            };
+            let draft = Draft::begin(path, numbering, disk)?;
+            if let Some(saving) = self.save_to(draft, first)? {
+                return Ok(saving);
+            }
+            // A block came meanwhile whose number is lower than all others. None is lower than this.
+            first = 0;
+        }
     }
 
     fn lowest_number(&self) -> u32 {

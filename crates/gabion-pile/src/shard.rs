@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use gabion_blocks::os::out_of_cancels_reach;
+use gabion_blocks::os::{AtFork, out_of_cancels_reach};
 use gabion_blocks::{Biased, BiasedGuard, Block, BlockError, BlockSet, LAST_GENERATION, make_room, unique_number};
 use gabion_heap::{Heap, Loc};
 
@@ -10,13 +10,24 @@ use crate::large::LargeTable;
 use crate::pins::Pins;
 use crate::word::Word;
 
-/// How many forks led from the process in which piles were first used to this one, as far as [`forked`] was told.
+/// How many forks led from the process in which the first pile was made to this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// To be called in a child that was just forked: its piles go on with generations of their own, so that a pointer which
-/// it puts from now on is refused in its parent, in its sisters, and the other way round, nearly always. Without it,
-/// both sides give out the same numbers for different objects. Takes no lock.
-pub fn forked() {
+static AT_FORK: AtFork = AtFork::new(before, in_parent, in_child);
+
+/// Has the piles of forked children go on with generations of their own. Without, parent and child would give out the
+/// same numbers for different objects.
+pub(crate) fn watch_forks() {
+    AT_FORK.watch();
+}
+
+extern "C" fn before() {
+    AT_FORK.note_call();
+}
+
+extern "C" fn in_parent() {}
+
+extern "C" fn in_child() {
     // Relaxed: the number is its whole message, and the child has one thread.
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
@@ -60,7 +71,7 @@ impl Shard {
         let heap = Heap::new(number, |floor| Word::free(floor).0);
         // The first key of a table of the standard library's comes from the system.
         let (large, pins) = out_of_cancels_reach(|| (LargeTable::new(number), Pins::default()));
-        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `forked`.
+        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `in_child`.
         let (objects, used_bytes, away, crowded, version, least) = (0, 0, 0, false, 0, 0);
         let inner =
             Inner { heap, large, pins, objects, used_bytes, away, writes_beside, crowded, version, forks, least };
@@ -99,7 +110,7 @@ impl Inner {
     /// The generation of what is put into a free slot.
     #[inline(always)]
     pub fn generation_for(&mut self, blocks: &BlockSet, block: &Block<'_>, at: Loc) -> u32 {
-        // Relaxed: the shard's lock orders the word. See `forked` for the other.
+        // Relaxed: the shard's lock orders the word. See `in_child` for the other.
         let generation = Word(block.word(at.word()).load(Ordering::Relaxed)).generation();
         if generation >= self.least && self.forks == FORKS.load(Ordering::Relaxed) {
             return generation;
@@ -109,7 +120,7 @@ impl Inner {
 
     #[cold]
     fn generation_after_fork(&mut self, blocks: &BlockSet, at: Loc, generation: u32) -> u32 {
-        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `forked`.
+        let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `in_child`.
         if self.forks != forks {
             self.forks = forks;
             let highest = blocks.each_number().map(|number| blocks.generation_floor(number)).max().unwrap_or(0);

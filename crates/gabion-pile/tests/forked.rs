@@ -1,33 +1,63 @@
-//! A forked child's piles. Told of a fork in a process of its own, since that counts for all piles of a process.
+//! A forked child's piles, in a process of their own, since a fork counts for all piles of a process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gabion_pile::{Pile, PileOptions, Pointer};
+
+const LENGTHS: [usize; 4] = [3, 700, 5000, 2 << 20];
+
+/// Fails when `act` does not come to its end in a child.
+fn in_child(act: impl FnOnce()) {
+    // SAFETY: the child uses only what is made to work after a fork, and leaves without unwinding.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a child that waits for something for ever is ended.
+        unsafe { libc::alarm(60) };
+        let ran = catch_unwind(AssertUnwindSafe(act));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(ran.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child above.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+fn put(pile: &Pile, byte: u8) -> Vec<Pointer> {
+    LENGTHS.iter().map(|&length| pile.put(&vec![byte; length]).unwrap()).collect()
+}
+
+/// A generation, from the highest bits of its pointer. All of `pointers` have the same.
+fn generation(pointers: &[Pointer]) -> u64 {
+    let of = |pointer: &Pointer| pointer.to_bits() >> 40;
+    assert!(pointers.iter().all(|pointer| of(pointer) == of(&pointers[0])));
+    of(&pointers[0])
+}
 
 #[test]
 fn a_child_s_pointers_are_others_than_its_parent_s() {
     let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
-    let lengths = [3, 700, 5000, 2 << 20];
-    let before: Vec<_> = lengths.iter().map(|&length| pile.put(&vec![1; length]).unwrap()).collect();
-    // What the parent puts next, and a child would have without being told.
-    let put = || -> Vec<_> { lengths.iter().map(|&length| pile.put(&vec![2; length]).unwrap()).collect() };
-    // The highest bits of a pointer.
-    let of = |pointer: &Pointer| pointer.to_bits() >> 40;
-    let generation = |pointers: &[Pointer]| of(&pointers[0]);
-    gabion_pile::forked();
-    let first = put();
-    assert!(generation(&first) > generation(&before));
-    assert!(first.iter().all(|pointer| of(pointer) == of(&first[0])));
-    assert!(before.iter().chain(&first).all(|&pointer| pile.contains(pointer)));
-    pile.validate().unwrap();
-    // From then on as ever: a slot's next object has the next generation.
-    for _ in 0..10_000 {
-        let pointer = pile.put(&[3; 1000]).unwrap();
-        pile.remove(pointer).unwrap();
-        assert!(!pile.contains(pointer));
-    }
-    pile.validate().unwrap();
-    gabion_pile::forked();
-    assert!(generation(&put()) > generation(&first));
-    pile.clear();
-    assert!(generation(&put()) > generation(&first));
-    pile.validate().unwrap();
+    let before = put(&pile, 1);
+    in_child(|| {
+        let first = put(&pile, 2);
+        assert!(generation(&first) > generation(&before));
+        assert!(before.iter().chain(&first).all(|&pointer| pile.contains(pointer)));
+        pile.validate().unwrap();
+        // From then on as ever: a slot's next object has the next generation.
+        for _ in 0..10_000 {
+            let pointer = pile.put(&[3; 1000]).unwrap();
+            pile.remove(pointer).unwrap();
+            assert!(!pile.contains(pointer));
+        }
+        pile.validate().unwrap();
+        in_child(|| {
+            assert!(generation(&put(&pile, 2)) > generation(&first));
+            pile.clear();
+            assert!(generation(&put(&pile, 2)) > generation(&first));
+            pile.validate().unwrap();
+        });
+        assert_eq!(generation(&put(&pile, 2)), generation(&first));
+    });
+    // The parent goes on as if nothing had been.
+    assert_eq!(generation(&put(&pile, 2)), generation(&before));
 }

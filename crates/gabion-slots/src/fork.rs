@@ -8,7 +8,7 @@
 use std::sync::{Arc, Weak};
 
 use gabion_blocks::os::{AcrossFork, AtFork};
-use gabion_blocks::{inside, set};
+use gabion_blocks::{BlockError, inside, make_room, set};
 
 use crate::seat;
 use crate::shared::{Shared, State};
@@ -40,13 +40,18 @@ thread_local! {
 static AT_FORK: AtFork = AtFork::new(before, in_parent, in_child);
 
 /// Makes forks safe for new slots.
-pub(crate) fn watch_forks(shared: &Arc<Shared>) {
+///
+/// # Errors
+/// [`BlockError::Refused`]; they are not known to forks.
+pub(crate) fn watch_forks(shared: &Arc<Shared>) -> Result<(), BlockError> {
     let _inside = inside::enter();
     // After the pool's, so that its locks are taken after these.
     AT_FORK.watch();
     let mut all = lock(&ALL);
     all.retain(|other| other.strong_count() > 0);
+    make_room(&mut all, 1)?;
     all.push(Arc::downgrade(shared));
+    Ok(())
 }
 
 fn hold(shared: Arc<Shared>) -> LockedSlots {

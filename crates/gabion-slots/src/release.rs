@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gabion_blocks::{BLOCK_BYTES, Held, PAGE_BYTES, make_room};
+use gabion_blocks::os::out_of_cancels_reach;
+use gabion_blocks::{BLOCK_BYTES, Held, PAGE_BYTES};
 use gabion_heap::{Loc, shard_of};
 
 use crate::affinity::Affinity;
@@ -31,7 +32,7 @@ fn lists_of(arena: &Arena, until: Option<Instant>) -> Option<MutexGuard<'_, ()>>
         if lists.is_some() || until.is_none_or(|until| Instant::now() >= until) {
             return lists;
         }
-        sleep(NAP);
+        out_of_cancels_reach(|| sleep(NAP));
     }
 }
 
@@ -108,7 +109,7 @@ impl Shared {
             self.abandon(arena);
             bytes
         };
-        self.adopt_all(worthwhile).into_iter().map(trim).sum()
+        self.adopt_each(worthwhile).map(trim).sum()
     }
 
     /// Takes back the blocks of slots in other threads' arenas of which everything was freed: what others have freed
@@ -176,9 +177,7 @@ impl Shared {
     pub fn tend(&self) {
         if self.has_ownerless() {
             let _tidying = lock(&self.tidying);
-            for arena in self.adopt_all(Arena::has_letters) {
-                self.leave(arena);
-            }
+            self.adopt_each(Arena::has_letters).for_each(|arena| self.leave(arena));
         }
     }
 
@@ -187,25 +186,24 @@ impl Shared {
         self.ownerless.load(Relaxed) != 0
     }
 
-    /// Adopts arenas without an owner, if they are `worthwhile`. The caller holds the lock of those who tidy until they
-    /// are let go, because nobody else finds them meanwhile.
-    fn adopt_all(&self, worthwhile: impl Fn(&Arena) -> bool) -> Vec<&Arena> {
-        let mut adopted = Vec::new();
+    /// Adopts arenas without an owner, if they are `worthwhile`, one after another: each is to be let go before the
+    /// next is asked for, so that a thread that begins meanwhile finds the others. The caller holds the lock of those
+    /// who tidy.
+    fn adopt_each(&self, worthwhile: impl Fn(&Arena) -> bool) -> impl Iterator<Item = &Arena> {
+        (0..)
+            .map_while(|index| self.arena(index))
+            .filter(move |arena| self.has_ownerless() && worthwhile(arena) && self.adopt_if_ownerless(arena))
+    }
+
+    fn adopt_if_ownerless(&self, arena: &Arena) -> bool {
         let mut state = self.lock();
-        if make_room(&mut adopted, state.ownerless.len() + state.warm.len()).is_err() {
-            return adopted;
-        }
-        let mut stays = |&index: &u32| match self.arena(index as usize).filter(|&arena| worthwhile(arena)) {
-            Some(arena) => {
-                adopted.push(arena);
-                false
-            }
-            None => true,
-        };
-        state.ownerless.retain(&mut stays);
-        state.warm.retain(&mut stays);
+        let State { ownerless, warm, .. } = &mut *state;
+        let found = [warm, ownerless].into_iter().any(|list| {
+            let at = list.iter().position(|&index| index == arena.index);
+            at.map(|at| list.remove(at)).is_some()
+        });
         self.count_ownerless(&state);
-        adopted
+        found
     }
 
     /// Frees everything of an affinity. Returns bytes. `mine` is the calling thread's arena, and keeps a block.
@@ -385,5 +383,46 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    use crate::tests::{on_twin, take};
+    use crate::{Affinity, Slots};
+
+    /// Threads that allocate at the same time, so that each has an arena of its own, and have ended.
+    fn ended(slots: &Slots, count: usize) {
+        let start = Arc::new(Barrier::new(count));
+        let spawn = |_| {
+            let (slots, start) = (slots.clone(), Arc::clone(&start));
+            thread::spawn(move || {
+                take(&slots, Affinity::NODES, 40);
+                start.wait();
+            })
+        };
+        let threads: Vec<_> = (0..count).map(spawn).collect();
+        // Joined, and not scoped: a scope ends before the threads have let their arenas go.
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn while_one_arena_is_tidied_a_new_thread_finds_the_others() {
+        let (slots, _twin) = on_twin();
+        ended(&slots, 4);
+        let mut met = 0;
+        for arena in slots.shared.adopt_each(|_| true) {
+            met += 1;
+            assert_eq!(slots.stats().ownerless_arenas, 3);
+            ended(&slots, 1);
+            assert_eq!(slots.stats().ownerless_arenas, 3, "it has made no other");
+            slots.shared.abandon(arena);
+        }
+        assert_eq!((met, slots.stats().ownerless_arenas), (4, 4));
     }
 }

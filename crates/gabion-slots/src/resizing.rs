@@ -95,11 +95,7 @@ impl Slots {
         if place == Place::Good {
             return Ok(at);
         }
-        let mut moved = self.alloc(affinity, roomy);
-        if moved.is_err() && roomy != new {
-            moved = self.alloc(affinity, new);
-        }
-        let moved = match moved {
+        let moved = match self.alloc_with_headroom(affinity, roomy, new) {
             Ok(moved) => moved,
             // An object that gets smaller need not fail for want of memory.
             Err(_) if place == Place::Wide => return Ok(at),
@@ -121,6 +117,17 @@ impl Slots {
             return Err(error.into());
         }
         Ok(moved)
+    }
+
+    /// Room for `roomy`, if it is there, else for `new`: for what is only good to have nobody gives anything up.
+    fn alloc_with_headroom(&self, affinity: Affinity, roomy: Layout, new: Layout) -> Result<NonNull<u8>, SlotsError> {
+        if roomy != new {
+            let _inside = inside::enter();
+            if let Ok(moved) = self.shared.alloc_large(affinity, roomy, false) {
+                return Ok(moved);
+            }
+        }
+        self.alloc(affinity, new)
     }
 }
 

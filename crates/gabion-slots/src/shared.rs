@@ -143,6 +143,9 @@ impl Shared {
     pub fn new(pool: &Pool) -> Result<Self, SlotsError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let _inside = inside::enter();
+        let mut books = Vec::new();
+        make_room(&mut books, ROWS).map_err(SlotsError::NoMemory)?;
+        books.extend((0..ROWS).map(Books::new));
         Ok(Self {
             // Relaxed: the number is the whole message.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -150,7 +153,7 @@ impl Shared {
             blocks: BlockSet::new(pool, NO_SMALL_BLOCKS).map_err(SlotsError::NoMemory)?,
             turns: Turns::default(),
             territory: Territory::new().map_err(SlotsError::NoMemory)?,
-            books: (0..ROWS).map(Books::new).collect(),
+            books: books.into_boxed_slice(),
             arenas: null_pointers(MOST_ARENAS).map_err(SlotsError::NoMemory)?,
             ownerless: AtomicUsize::new(0),
             taking: Mutex::new(()),

@@ -4,10 +4,11 @@ use std::alloc::Layout;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use gabion_blocks::{Invalid, Pool, inside};
+use gabion_blocks::{Invalid, Pool, inside, try_box};
 use gabion_heap::Chunks;
+use once_cell::race::OnceBox;
 
 use crate::affinity::{Affinity, AffinitySettings};
 use crate::checked::CHECKED;
@@ -47,7 +48,7 @@ impl UnwindSafe for Slots {}
 impl RefUnwindSafe for Slots {}
 
 /// See [`Slots::global`].
-static GLOBAL: OnceLock<Slots> = OnceLock::new();
+static GLOBAL: OnceBox<Slots> = OnceBox::new();
 
 impl Slots {
     /// Slots that draw their blocks from `pool`. What they hold counts apart from the pool's buffers.
@@ -56,10 +57,10 @@ impl Slots {
     ///
     /// # Errors
     /// [`SlotsError::NoMemory`] when there is no memory for their bookkeeping, or four million `Slots` and piles are
-    /// alive.
+    /// alive. (Where `malloc` has not even a KiB left, the process ends, as with any `Arc`.)
     pub fn new(pool: &Pool) -> Result<Self, SlotsError> {
         let shared = Arc::new(Shared::new(pool)?);
-        watch_forks(&shared);
+        watch_forks(&shared).map_err(SlotsError::NoMemory)?;
         Ok(Self { id: shared.id, shared })
     }
 
@@ -87,10 +88,7 @@ impl Slots {
     #[cold]
     fn make_global() -> Result<&'static Self, SlotsError> {
         let _inside = inside::enter();
-        // Outside of the cell, as in `Pool::global`, for the sake of a child that is forked meanwhile. Of several
-        // threads that make some, one gives its own to all.
-        let made = Self::new(Pool::global())?;
-        Ok(GLOBAL.get_or_init(|| made))
+        GLOBAL.get_or_try_init(|| try_box(Self::new(Pool::global())?).map_err(SlotsError::NoMemory))
     }
 
     /// Makes an affinity, or finds the one with this name; then its settings stay as they are, whatever is

@@ -17,6 +17,11 @@ fn what_cannot_be_made_is_an_error_and_is_made_later() {
     // The pool's own books.
     let _ = Pool::global();
     assert!(matches!(Scarce::without_memory(Slots::try_global), Err(SlotsError::NoMemory(_))));
+    // Whichever of their tables there is no memory for.
+    for bytes in [2 << 10, 16 << 10, 100 << 10] {
+        let made = Scarce::with_less_than(bytes, || Slots::new(Pool::global()));
+        assert!(matches!(made, Err(SlotsError::NoMemory(_))), "{bytes}");
+    }
     assert!(Scarce::without_memory(|| nodes.allocate(layout)).is_err());
     assert!(Scarce::without_memory(|| nodes.allocate_zeroed(layout)).is_err());
     let at = nodes.allocate(layout).unwrap().cast();

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::error::FileError;
 use super::layout::{HEAD_BYTES, Superblock};
+use crate::os::Disk;
 use crate::os::beside::is_same;
-use crate::os::{Disk, out_of_cancels_reach};
 
 /// How a file is opened.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) struct How {
 /// Opens a file that is one, and no pipe or device, where an opening may wait.
 pub(super) fn open_file(path: &Path, How { create, write }: How) -> Result<File, FileError> {
     let not_found = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
-    match out_of_cancels_reach(|| std::fs::metadata(path)) {
+    match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {
             return Err(FileError::system("open the file")(std::io::Error::from_raw_os_error(libc::EISDIR)));
         }
@@ -34,7 +34,7 @@ pub(super) fn open_file(path: &Path, How { create, write }: How) -> Result<File,
     }
     let mut open = OpenOptions::new();
     open.read(true).write(write).create(create).mode(0o600);
-    out_of_cancels_reach(|| open.open(path)).map_err(FileError::system("open the file"))
+    open.open(path).map_err(FileError::system("open the file"))
 }
 
 /// What a lock is refused with.

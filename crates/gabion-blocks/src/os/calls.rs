@@ -25,11 +25,18 @@ pub fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
     unix::out_of_signals_reach(begin)
 }
 
-/// Runs `act`, which asks the system for what takes no time, such as a file of `/proc`, so that this thread cannot be
-/// ended in the middle by `pthread_cancel`: the C library ends it in calls such as `read` by an unwinding that no code
-/// of Rust may stop or be left by.
+/// Runs `act`, which asks the system for something, such as a file of `/proc`, so that this thread cannot be ended in
+/// the middle by `pthread_cancel`: the C library ends it in calls such as `read` by an unwinding that no code of Rust
+/// may stop or be left by. A call that C makes on a file is so as a whole; what others may come to, at its place.
 pub fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
     unix::out_of_cancels_reach(act)
+}
+
+/// Sleeps within a wait that nobody ends by a call, out of reach of cancels: for 50 microseconds the first time, and up
+/// to a millisecond after many.
+pub fn nap(before: u64) {
+    let time = std::time::Duration::from_micros(50 * (before + 1).min(20));
+    out_of_cancels_reach(|| std::thread::sleep(time));
 }
 
 /// Gives the system back what this thread's stack holds below the functions that run now: it stays resident otherwise,

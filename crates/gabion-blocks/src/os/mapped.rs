@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::NonNull;
 
 use super::disk::Disk;
-use super::unix::map_aligned;
+use super::unix::{map_aligned, out_of_cancels_reach};
 use crate::BLOCK_BYTES;
 
 /// Files of the system that this process runs on.
@@ -33,7 +33,7 @@ fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
     let (from, bytes) = (offset(from)?, offset(bytes)?);
     loop {
         // SAFETY: an open file and numbers.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), from, bytes) } {
+        match out_of_cancels_reach(|| unsafe { libc::posix_fallocate(file.as_raw_fd(), from, bytes) }) {
             0 => return Ok(()),
             libc::EINTR => {}
             errno => return Err(errno),
@@ -168,7 +168,7 @@ unsafe impl Disk for Mapped {
             let (Ok(from), Ok(bytes)) = (offset(from), offset(bytes)) else { return false };
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: an open file and numbers.
-            unsafe { libc::fallocate(file.as_raw_fd(), mode, from, bytes) == 0 }
+            out_of_cancels_reach(|| unsafe { libc::fallocate(file.as_raw_fd(), mode, from, bytes) == 0 })
         }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         {

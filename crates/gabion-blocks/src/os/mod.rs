@@ -64,7 +64,7 @@ pub(crate) use calls::{
     watch_first_thread,
 };
 pub use calls::{
-    first_thread_has_ended, give_back_stack, out_of_cancels_reach, out_of_signals_reach, steady_time,
+    first_thread_has_ended, give_back_stack, nap, out_of_cancels_reach, out_of_signals_reach, steady_time,
     steady_time_roughly, system,
 };
 pub use disk::Disk;

@@ -4,8 +4,10 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::PathBuf;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use once_cell::race::OnceBox;
 
 use super::admission;
 use super::allowance::Allowance;
@@ -66,13 +68,12 @@ impl Pool {
     /// The pool of this process, made at its first use with the default settings.
     #[inline]
     pub fn global() -> &'static Self {
-        static GLOBAL: OnceLock<Pool> = OnceLock::new();
-        GLOBAL.get().unwrap_or_else(|| {
-            // Outside of the cell, because it asks the system for limits: a child that was forked meanwhile would wait
-            // for another thread's answer for ever. Of two threads that come at one time, the later closes its pool
-            // again.
-            let fresh = Self::new(system(), Settings::default()).expect("the default settings are sound");
-            GLOBAL.get_or_init(|| fresh)
+        // No cell that has others wait: in a child that was forked meanwhile they would wait for ever. Of two threads
+        // that come at one time, the later closes its pool again.
+        static GLOBAL: OnceBox<Pool> = OnceBox::new();
+        GLOBAL.get_or_init(|| {
+            let _inside = inside::enter();
+            Box::new(Self::new(system(), Settings::default()).expect("the default settings are sound"))
         })
     }
 

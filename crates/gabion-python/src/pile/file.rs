@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gabion_blocks::BlockError;
 use gabion_blocks::file::FileError;
-use gabion_blocks::os::out_of_cancels_reach;
 use gabion_pile::{OpenOptions, Pile as Store};
 use pyo3::prelude::*;
 
@@ -120,7 +119,7 @@ impl Kept {
 
 /// Which file a path leads to.
 pub(super) fn file_at(place: &Path) -> Option<FileId> {
-    let found = out_of_cancels_reach(|| std::fs::metadata(place)).ok()?;
+    let found = std::fs::metadata(place).ok()?;
     Some((found.dev(), found.ino()))
 }
 

@@ -51,8 +51,7 @@ pub(crate) use refusal::not_made;
 use pyo3::prelude::*;
 
 use crate::meanwhile;
-use crate::once::{import, make_class};
-use crate::result;
+use crate::once::make_class;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -63,9 +62,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     many::array_maker(m.py())?;
     meanwhile::nothing(m.py())?;
     class::shards(m.py())?;
-    let hooks = result::dict(m.py())?;
-    hooks.set_item("after_in_child", wrap_pyfunction!(roll::after_fork_in_child, m)?)?;
-    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
     make_class::<iterator::PileIterator>(m);
     make_class::<view::PileView>(m);
     hot::install(&m.py().get_type::<state::Pile>())

@@ -105,12 +105,6 @@ pub(super) fn open_in(py: Python<'_>, file: FileId) -> Option<(Py<PyAny>, Option
     (!parted).then_some((path, name))
 }
 
-/// Has the child's piles give out other pointers than its parent's.
-#[pyfunction]
-pub(super) fn after_fork_in_child() {
-    gabion_pile::forked();
-}
-
 /// What each open pile says of itself: a list of dicts, the oldest pile first. A forked child says nothing of its
 /// parent's files.
 #[pyfunction]

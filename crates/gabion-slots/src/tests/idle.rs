@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gabion_blocks::BLOCK_BYTES;
 
-use super::{MIB, Shared, drop_last, give, give_all, layout, on_twin, take};
+use super::{MIB, Shared, drop_last, give, give_all, layout, on_twin, resize, take};
 use crate::sync::{AtomicBool, Ordering::Relaxed, lock};
 use crate::{Affinity, AffinitySettings, Slots, SlotsError, seat};
 
@@ -65,6 +65,20 @@ fn a_thread_without_memory_uses_what_it_keeps_elsewhere() {
     assert!(twin.mapped() < kept);
     slots.validate().unwrap();
     give(&slots, at);
+    drop_last(slots, twin);
+}
+
+#[test]
+fn room_that_an_object_need_not_have_takes_nothing_that_is_kept() {
+    let (slots, twin) = on_twin();
+    slots.configure(A, AffinitySettings { alignment: 8, max_blocks: Some(16) }).unwrap();
+    give(&slots, take(&slots, A, 100));
+    assert_eq!(slots.stats().total().blocks, 1, "kept warm");
+    let old = take(&slots, A, 26 * MIB);
+    // With the quarter more that it would get, it would not be within the budget.
+    let new = resize(&slots, A, old, (26 * MIB, 30 * MIB), true).unwrap();
+    assert_eq!(slots.stats().total().blocks, 1);
+    give(&slots, new);
     drop_last(slots, twin);
 }
 
