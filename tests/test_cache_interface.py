@@ -482,3 +482,11 @@ def test_what_is_shown_counts_the_same_entries_and_bytes():
         assert repr(table) == f"<gabion.Table 't': 2 entries, {table.stats().bytes} of 65536 bytes>"
         del table["one"]
         assert repr(cache).startswith("<gabion.Cache: 1 entry, ")
+
+
+def test_names_of_memoized_functions_tables_are_theirs(cache: Cache) -> None:
+    with pytest.raises(ValueError, match="names begin with 'memoize:' are those of memoized functions"):
+        cache.table("memoize:mine")
+    kept = cache.memoize(lambda x: x)
+    assert kept(1) == 1
+    assert [name.startswith("memoize:") for name in cache.tables()] == [True]

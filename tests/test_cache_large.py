@@ -125,3 +125,43 @@ def test_room_is_made_for_them() -> None:
             assert cache.stats().bytes <= 16 << 20
             cache.validate()
         assert cache.stats().evicted > 50
+
+
+@pytest.mark.parametrize("how", ["put", "item", "add", "put_many", "update", "get_or_put", "change"])
+def test_callbacks_may_take_the_memory_of_what_is_being_stored(how: str) -> None:
+    """They come before its bytes are copied, and a resize frees them."""
+    with gabion.Cache("9 MiB") as cache:
+        cache.put_many((number, b"x" * 40) for number in range(75_000))
+        array = np.ones(3 << 20, np.uint8)
+        put, others, heard = puts(cache, "big")[how], [], [0]
+
+        def gone(key: object, value: object) -> None:
+            heard[0] += 1
+            if array.size > 1:
+                array.resize(1, refcheck=False)
+                others.append(np.zeros(3 << 20, np.uint8))
+
+        cache.on_evict(gone)
+        put(array)
+        cache.on_evict(None)
+        assert heard[0] > 0
+        assert cache["big"].size == 3 << 20
+        assert cache["big"].all()
+
+
+def test_what_callbacks_free_is_there_for_what_is_being_stored() -> None:
+    with gabion.Cache("9 MiB") as cache:
+        cache.put_many((number, b"x" * 40) for number in range(75_000))
+        cache.on_evict(lambda key, value: cache.clear())
+        assert cache.put("big", b"y" * (3 << 20)) is gabion.PutResult.INSERTED
+        cache.on_evict(None)
+        assert list(cache) == ["big"]
+
+
+@pytest.mark.parametrize("how", ["put", "item", "add", "put_many", "update", "setdefault"])
+def test_nothing_is_stored_in_a_cache_that_a_callback_closes(how: str) -> None:
+    cache: gabion.Cache[Any, Any] = gabion.Cache("9 MiB")
+    cache.put_many((number, b"x" * 40) for number in range(75_000))
+    cache.on_evict(lambda key, value: cache.close())
+    with pytest.raises(gabion.ClosedError):
+        puts(cache, "big")[how](b"y" * (3 << 20))

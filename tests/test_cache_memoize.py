@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections import namedtuple
+from datetime import date
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from struct import pack
@@ -352,8 +353,8 @@ def test_a_table_may_be_dropped_each_time_that_it_is_made(call: str) -> None:
     left = [5]
 
     class Dropping(Cache):
-        def table(self, name: str, **settings: Any) -> Any:
-            table = super().table(name, **settings)
+        def _gabion_table_like(self, name: str, **settings: Any) -> Any:
+            table = super()._gabion_table_like(name, **settings)
             if left[0]:
                 left[0] -= 1
                 self.drop_table(name)
@@ -439,3 +440,25 @@ def test_a_plain_function_that_returns_an_awaitable_is_told_so(by_key: bool, rec
     with pytest.raises(TypeError, match=r"^the factory returned something to be awaited: .*functools\.partial"):
         cache.get_or_put("k", functools.partial(lambda: later()))
     assert not recwarn.list
+
+
+def test_arguments_may_be_what_keys_may_be() -> None:
+    class Day(date):
+        """Compares as a date does."""
+
+    class Folded(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, str) and self.lower() == other.lower()
+
+        def __hash__(self) -> int:
+            return hash(self.lower())
+
+    @cache.memoize
+    def shown(value: Any) -> str:
+        return repr(value)
+
+    assert shown(Day(2026, 1, 1)) == shown(date(2026, 1, 1))
+    with pytest.raises(TypeError, match="key="):
+        shown(Folded("A"))

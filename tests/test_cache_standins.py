@@ -91,8 +91,9 @@ def test_numbers_of_numpy_are_those_they_equal() -> None:
 
 
 def test_what_may_compare_in_a_way_of_its_own_is_refused() -> None:
-    day = type("Day", (date,), {})(2026, 1, 1)
-    mixin = type("Mixin", (), {"__eq__": lambda self, other: True, "__hash__": lambda self: 1})
+    own = {"__eq__": lambda self, other: True, "__hash__": lambda self: 1}
+    day = type("Day", (date,), own)(2026, 1, 1)
+    mixin = type("Mixin", (), own)
     odd = next(iter(Enum("Odd", "A", type=mixin)))
     for value in (day, odd):
         with pytest.raises(TypeError, match="no key"):

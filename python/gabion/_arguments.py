@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from gabion._native import CacheTable, ClosedError, _import
 
+# What the names of memoized functions' tables begin with.
+MEMOIZED = "memoize:"
+
 
 class AsCache(enum.Enum):
     """What is left out: other than None, which means without end."""
@@ -22,10 +25,16 @@ class AsCache(enum.Enum):
 AS_CACHE: Literal[AsCache.AS_CACHE] = AsCache.AS_CACHE
 
 
-def check_name(name: object) -> None:
-    """Refuse what is no table's name."""
+def check_name(name: object, *, new: bool = False) -> None:
+    """Refuse what is no table's name, or, when it is to be a new one's, what a program may not call a table."""
     if not isinstance(name, str):
         raise TypeError(f"a table's name is a str, not {type(name).__qualname__}")
+    if new and not name:
+        raise ValueError("a table needs a name; the cache itself is the one without")
+    if new and name.startswith(MEMOIZED):
+        raise ValueError(
+            f"tables whose names begin with {MEMOIZED!r} are those of memoized functions; give it another name"
+        )
 
 
 def times_of_table(cache: tuple[int | None, float | None, float | None], ttl: Any, idle: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from types import CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gabion._arguments import MEMOIZED
 from gabion._attending import Raised, attend, begin_task, loop_of_task
 from gabion._flights import MISSING, Flight, Flights, Patience, Running, Waiting
 from gabion._native import CacheTable, ClosedError, _import, enter_flight, leave_flight
@@ -19,9 +20,6 @@ _K = TypeVar("_K", bound="str | bytes | float | date | UUID | tuple[Any, ...] | 
 _V = TypeVar("_V")
 
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
-
-# What the names of memoized functions' tables begin with.
-MEMOIZED = "memoize:"
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:

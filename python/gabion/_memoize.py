@@ -9,8 +9,9 @@ from contextlib import suppress
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gabion._arguments import MEMOIZED
 from gabion._flights import MISSING, Patience
-from gabion._making import MEMOIZED, is_asynchronous, memoized_as
+from gabion._making import is_asynchronous, memoized_as
 from gabion._native import CacheTable, ClosedError, _import
 from gabion._standins import NoKeyError
 
@@ -71,7 +72,9 @@ def table_for(above: Table, function: Callable[..., Any]) -> Callable[[], Table]
         number = next(root._gabion_memoized)
     module = getattr(function, "__module__", None)
     called = getattr(function, "__qualname__", type(function).__qualname__)
-    return functools.partial(root.table, f"{MEMOIZED}{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
+    return functools.partial(
+        root._gabion_table_like, f"{MEMOIZED}{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle
+    )
 
 
 def memoized(

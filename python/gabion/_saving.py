@@ -11,7 +11,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
-from gabion._making import MEMOIZED
+from gabion._arguments import MEMOIZED
 from gabion._native import _PASS_TYPES, CacheTable, ClosedError, CorruptFileError, Pile
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Saver:
         Keys, values, priorities, and times: when each ends, its idle time, what touch() restarts; entries of tables,
         too, with the tables' own settings. Not those of memoized functions, and no figures, nor what the policy knows.
         Other threads may use the cache meanwhile: an entry that is there from beginning to end is in the file, as it
-        was when its turn came. While it runs, it takes about as much memory again as the entries.
+        was when its turn came; twice, and counted twice, only where many others are removed meanwhile. While it runs,
+        it takes about as much memory again as the entries.
 
         The file is that of a Pile, and written by Pile.save(): aside, and it gets its name when it is complete and on
         the disk, so that there is always the one before or the new one. It raises what that raises: BlockingIOError,

@@ -43,6 +43,8 @@ def _type_of(value: Any) -> str:
     name: str = class_.__qualname__
     if class_ in (datetime, time):
         return f"{name} with a tzinfo of type {type(value.tzinfo).__qualname__}"
+    if isinstance(value, (str, bytes, int, float, tuple)):
+        return f"{name}, which compares in a way of its own"
     params = class_.__dict__.get("__dataclass_params__")
     return f"{name}, which with @dataclass(frozen=True) would have one" if params and not params.frozen else name
 

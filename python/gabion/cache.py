@@ -484,10 +484,12 @@ class Cache(Saver, Table[_K, _V]):
         Tables hold other types than the cache; ``pages: gabion.Table[int, Page] = cache.table("pages")`` names them for
         type checkers.
         """
+        check_name(name, new=True)
+        return self._gabion_table_like(name, max_bytes=max_bytes, ttl=ttl, idle=idle)
+
+    def _gabion_table_like(self, name: str, *, max_bytes: Any, ttl: Any, idle: Any) -> Table:
+        """Return the table of a name; ValueError when it has other settings than these."""
         CacheTable._check(self)
-        check_name(name)
-        if not name:
-            raise ValueError("a table needs a name; the cache itself is the one without")
         with self._gabion_lock:
             table = self._gabion_table(name, max_bytes, ttl, idle)
             wrong = other_settings(table, self, max_bytes, ttl, idle)

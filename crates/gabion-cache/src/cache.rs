@@ -406,6 +406,13 @@ impl Table {
         self.core.put(&self.record, key, value.into(), options, When::Leased(number))
     }
 
+    /// Removes the value of a key while a lease of it holds: what takes its place is not to be kept. False when there
+    /// was none, or the lease has ended; then nothing is changed.
+    pub fn remove_made(&self, lease: &Lease, key: &[u8]) -> bool {
+        let number = lease.number(&self.core);
+        number.is_some_and(|number| self.core.remove(&self.record, key, Some(number)))
+    }
+
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, not even in place of `old`,
     /// and the key holds nothing now.
@@ -420,7 +427,7 @@ impl Table {
 
     /// Removes a key's value. False when there is none.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.core.remove(&self.record, key)
+        self.core.remove(&self.record, key, None)
     }
 
     /// Removes a key's value while it is `old`: of several threads that remove the same value, one does. False when it
@@ -484,7 +491,8 @@ impl Table {
 
     /// Restarts a value's time: `ttl`, this once, or ([`Span::Table`]) the one that it was put with, or the table's. A
     /// value that was put with a moment ([`PutOptions::expires_at`]), or without a time to live, keeps the end that it
-    /// has if no `ttl` is given. False when there is no value.
+    /// has if no `ttl` is given. False when there is no value, or no room for the end of one that had none; it stays as
+    /// it was then.
     pub fn touch(&self, key: &[u8], ttl: Span) -> bool {
         self.core.touch(&self.record, key, ttl)
     }

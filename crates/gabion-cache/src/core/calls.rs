@@ -84,7 +84,8 @@ impl Core {
         let (ttl, idle) = (span.millis(table.ttl), options.idle.millis(table.idle));
         let restarts = match span {
             _ if moment => Some(NEVER).filter(|_| table.ttl.is_some()),
-            Span::Of(_) => ttl,
+            // One that never comes is told from the mark of those that do not begin anew.
+            Span::Of(_) => ttl.map(|ttl| ttl.min(NEVER - 1)),
             Span::Never => Some(NEVER).filter(|_| table.ttl.is_some() && idle.is_some()),
             Span::Table => None,
         };
@@ -229,8 +230,9 @@ impl Core {
     /// Takes a lease of a key for a caller that will make its value, with a number to show for it. That of a dropped
     /// table has ended.
     pub fn lease(&self, record: &Record, key: &[u8]) -> (KeyHash, u64) {
-        let hash = self.hash(&Image::new(record.id, key));
-        let mut locked = self.lock_only(self.shard(hash));
+        // A key that is too long is nobody's.
+        let Some((_, hash, shard)) = self.sought(record, key) else { return (KeyHash(0), ENDED) };
+        let mut locked = self.lock_only(shard);
         // Asked under the lock: a thread that drops the table ends its leases after that.
         let number = if record.is_dropped() { ENDED } else { locked.state.leases.take(hash.0, record.id) };
         (hash, number)
@@ -284,10 +286,15 @@ impl Core {
         (!self.is_over(&locked, id)).then(|| locked.weight(id))
     }
 
-    pub fn remove(&self, record: &Record, key: &[u8]) -> bool {
+    /// Removes a key's value; one that is `leased` by this number only while that holds.
+    pub fn remove(&self, record: &Record, key: &[u8], leased: Option<u64>) -> bool {
         let sought = self.sought_alive(record, key);
         let Some((image, hash, shard)) = sought else { return false };
         let mut locked = self.lock(shard);
+        if leased.is_some_and(|number| !locked.state.leases.holds(hash.0, number)) {
+            self.unlock(locked);
+            return false;
+        }
         locked.state.leases.end_key(hash.0);
         let removed = self.remove_locked(&mut locked, &image, hash) == Some(true);
         self.unlock(locked);

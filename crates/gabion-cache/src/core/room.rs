@@ -33,6 +33,8 @@ pub(crate) struct Effort {
     pub turn: Option<i8>,
     /// Pages that long values were moved out of since entries were evicted.
     pub cleared: u32,
+    /// How often room was freed until nobody was found who could go for the put.
+    pub nobody: Option<u64>,
 }
 
 /// Entries that are evicted at one time when there are no pages, up to a page's worth: slots of the right class may be
@@ -138,7 +140,14 @@ impl Core {
         }
         let before = effort.evicted;
         self.evict_some(shard, request, effort);
-        effort.evicted > before || self.shrink_index() > 0
+        effort.evicted > before || self.shrink_index() > 0 || self.others_may_have_freed(effort)
+    }
+
+    /// Whether others may have freed what a put lacks since it was last tried, where nobody is left who could go for
+    /// it. That it was not tried since is supposed at first.
+    fn others_may_have_freed(&self, effort: &mut Effort) -> bool {
+        let freed = self.ground().freed();
+        effort.nobody.replace(freed) != Some(freed)
     }
 
     /// Empties the sparsest page that only those are evicted from whose turn it is by their priority. False when there

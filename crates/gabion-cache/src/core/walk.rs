@@ -1,6 +1,8 @@
 //! Walks over all entries.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::iter::successors;
 use std::ops::ControlFlow;
 
 use gabion_pile::{Place, ReadBuf};
@@ -16,10 +18,56 @@ use crate::stats::Figure;
 /// has.
 const OWN_AT_A_TIME: u64 = 256;
 
+/// Which segments of a shard a walk looks at, while they are split and merged.
+#[derive(Default)]
+struct Route {
+    /// Those before it were looked at.
+    next: u64,
+    /// How many there were.
+    count: u64,
+    /// Those that took in others since they were looked at.
+    again: Vec<u64>,
+    /// Those from `next` on that were split off from some that had been looked at, in order: all of theirs was seen.
+    seen: VecDeque<u64>,
+}
+
+impl Route {
+    /// The next one, where there are `count` by now.
+    fn next(&mut self, count: u64) -> Option<u64> {
+        let before = std::mem::replace(&mut self.count, count);
+        for gone in count..before {
+            let into = successors(Some(gone), |&at| (at > 0).then(|| partner(at))).find(|&at| at < count);
+            self.again.extend(into.filter(|&into| self.is_seen(into)));
+        }
+        while self.seen.back().is_some_and(|&seen| seen >= count) {
+            self.seen.pop_back();
+        }
+        self.again.retain(|&again| again < count);
+        for new in before.max(1).max(self.next)..count {
+            if self.is_seen(partner(new)) && !self.again.contains(&partner(new)) {
+                self.seen.push_back(new);
+            }
+        }
+        self.again.pop().or_else(|| {
+            while self.seen.front() == Some(&self.next) {
+                self.seen.pop_front();
+                self.next += 1;
+            }
+            let next = self.next;
+            self.next += 1;
+            (next < count).then_some(next)
+        })
+    }
+
+    fn is_seen(&self, segment: u64) -> bool {
+        segment < self.next || self.seen.binary_search(&segment).is_ok()
+    }
+}
+
 impl Core {
     /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between, which
     /// may break off. An entry that is there from beginning to end is seen; it is seen twice only when segments were
-    /// merged meanwhile.
+    /// merged meanwhile, because others were removed.
     fn walk<S>(
         &self,
         state: &mut S,
@@ -27,22 +75,10 @@ impl Core {
         unlocked: impl Fn(&mut S) -> ControlFlow<()>,
     ) {
         for shard in 0..self.shard_count() {
-            let (mut next, mut before, mut again) = (0, 0, Vec::new());
+            let mut route = Route::default();
             loop {
                 let mut locked = self.lock(shard);
-                let count = locked.shard.segments.count();
-                // What segments held that are gone went to others, which may have been looked at already.
-                for gone in count..before {
-                    let into =
-                        std::iter::successors(Some(gone), |&at| (at > 0).then(|| partner(at))).find(|&at| at < count);
-                    again.extend(into.filter(|&into| into < next));
-                }
-                before = count;
-                let segment = again.pop().filter(|&segment| segment < count).or_else(|| {
-                    next += 1;
-                    (next <= count).then_some(next - 1)
-                });
-                let Some(segment) = segment else {
+                let Some(segment) = route.next(locked.shard.segments.count()) else {
                     // What taking the lock has expired is told of, too.
                     self.unlock(locked);
                     break;
@@ -211,5 +247,45 @@ impl Core {
         self.walk(&mut Vec::new(), visit, |keys| {
             keys.drain(..).try_for_each(|(number, key)| take.borrow_mut()(number, &key))
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Parts;
+
+    /// Keys by a number that stands for their hash, some of which a walk meets while segments are split and merged
+    /// between its steps: each is met, and more than once only where segments were merged.
+    #[test]
+    fn every_key_is_met_and_only_merges_have_it_met_again() {
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut below = |most: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % most
+        };
+        for round in 0..2000 {
+            let grows_only = round % 2 == 0;
+            let mut count = 1 + below(40);
+            let (mut route, mut met) = (Route::default(), [0_u32; 256]);
+            let mut steps = 0;
+            while let Some(segment) = route.next(count) {
+                steps += 1;
+                for (hash, met) in met.iter_mut().enumerate() {
+                    *met += u32::from(Parts::of(count).address(hash as u64) as u64 == segment);
+                }
+                match below(if grows_only { 2 } else { 3 }) {
+                    // As many merges as looks would go on for ever.
+                    _ if steps > 100 => {}
+                    0 => count = (count + below(9)).min(150),
+                    2 => count = count.saturating_sub(below(30)).max(1),
+                    _ => {}
+                }
+            }
+            assert!(met.iter().all(|&met| met > 0), "round {round}: some are not met");
+            assert!(!grows_only || met.iter().all(|&met| met == 1), "round {round}: some are met again");
+        }
     }
 }

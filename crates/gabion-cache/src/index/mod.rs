@@ -35,6 +35,8 @@ mod ghosts;
 
 pub(crate) use bucket::{Cell, PLACE};
 pub(crate) use ghosts::{GHOST_BYTES, Ghosts};
+#[cfg(test)]
+pub(crate) use growth::Parts;
 pub(crate) use growth::partner;
 pub(crate) use pages::{Pages, UNIT_BYTES, Unit};
 pub(crate) use segments::{FULL as SEGMENT_FULL, Glimpse, Segments, Spot};

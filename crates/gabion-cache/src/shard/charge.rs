@@ -2,7 +2,7 @@
 
 use super::locked::Locked;
 use super::request::{Lack, Request};
-use super::shard::{AtHand, Cohort, Reason, partition_of};
+use super::shard::{AtHand, Cohort, Reason, cohorts_of, partition_of};
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::entry::{Entry, stored};
 use crate::index::GHOST_BYTES;
@@ -65,7 +65,7 @@ impl Locked<'_> {
             return Err(Lack::Room);
         }
         let ghosts = if own.is_none() { self.ghost_bytes() } else { 0 };
-        if !sure && self.evictable(request.priority, request.partition()) + ghosts < weight {
+        if !sure && !self.could_evict(request.priority, request.partition(), weight.saturating_sub(ghosts)) {
             return Err(Lack::Unsure(weight));
         }
         if let Some(own) = own {
@@ -86,8 +86,26 @@ impl Locked<'_> {
 
     /// Bytes of the shard's entries up to a priority: of a table with a limit of its own, or of all.
     pub fn evictable(&self, priority: i8, only: Option<u16>) -> u64 {
-        let cohorts = self.state.cohorts.iter().filter(|cohort| cohort.priority <= priority);
-        cohorts.filter(|cohort| only.is_none() || cohort.partition == only).map(|cohort| self.bytes_to_go(cohort)).sum()
+        self.each_evictable(priority, only).sum()
+    }
+
+    /// Whether these are that many. Looks at no more cohorts than that takes: there may be thousands.
+    fn could_evict(&self, priority: i8, only: Option<u16>, bytes: u64) -> bool {
+        let mut found = 0;
+        bytes == 0
+            || self.each_evictable(priority, only).any(|more| {
+                found += more;
+                found >= bytes
+            })
+    }
+
+    /// The bytes of each cohort up to a priority: of a table with a limit of its own, or of all.
+    fn each_evictable(&self, priority: i8, only: Option<u16>) -> impl Iterator<Item = u64> {
+        let cohorts = &self.state.cohorts;
+        let own = only.map(|_| cohorts_of(cohorts, only));
+        let all = only.is_none().then_some(0..cohorts.len());
+        let each = own.into_iter().flatten().chain(all.into_iter().flatten()).map(|at| &cohorts[at]);
+        each.take_while(move |cohort| cohort.priority <= priority).map(|cohort| self.bytes_to_go(cohort))
     }
 
     /// Bytes of a cohort's entries, except for the one that is spared.

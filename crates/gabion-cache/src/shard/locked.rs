@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard};
 
 use gabion_pile::{Place, Pointer, ReadBuf};
 
-use super::shard::{AtHand, Cohort, Gone, Ground, Links, Reason, Shard, State, cohort_at, partition_of};
+use super::shard::{AtHand, Cohort, Gone, Ground, Links, Reason, Shard, State, cohort_at, cohorts_of, partition_of};
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
 use crate::policy::{Id, Policy};
@@ -134,23 +134,22 @@ impl<'a> Locked<'a> {
 
     /// How many entries a table with a limit of its own has in the shard.
     pub fn count_own(&self, table: u16) -> u64 {
-        let own = self.state.cohorts.iter().filter(|cohort| cohort.partition == Some(table));
-        own.map(|cohort| cohort.queues.len()).sum()
+        let cohorts = &self.state.cohorts;
+        cohorts_of(cohorts, Some(table)).map(|at| cohorts[at].queues.len()).sum()
+    }
+
+    fn oldest_own(&self, table: u16) -> Option<Id> {
+        let cohorts = &self.state.cohorts;
+        cohorts_of(cohorts, Some(table)).find_map(|at| cohorts[at].queues.oldest())
     }
 
     /// Removes up to `most` entries of a table with a limit of its own, for its caller. Returns how many; fewer when
     /// there are no more. Looks at no entries of others: its cohorts lead to its own.
     pub fn remove_own(&mut self, table: u16, most: u64) -> u64 {
-        let (mut at, mut removed) = (0, 0);
+        let mut removed = 0;
         while removed < most
-            && let Some(cohort) = self.state.cohorts.get(at)
+            && let Some(id) = self.oldest_own(table)
         {
-            let own = cohort.partition == Some(table);
-            let Some(id) = cohort.queues.oldest().filter(|_| own) else {
-                at += 1;
-                continue;
-            };
-            // With its last entry the cohort goes, too, and the next one stands in its place.
             self.remove_entry(id, None);
             removed += 1;
         }

@@ -226,11 +226,28 @@ pub(crate) fn cohort_at(cohorts: &mut Vec<Cohort>, policy: Policy, priority: i8,
     {
         return 0;
     }
-    let place = |cohort: &Cohort| (cohort.priority, cohort.partition).cmp(&(priority, partition));
-    cohorts.binary_search_by(place).unwrap_or_else(|at| {
+    find_cohort(cohorts, priority, partition).unwrap_or_else(|at| {
         cohorts.insert(at, Cohort { priority, partition, queues: Queues::new(policy) });
         at
     })
+}
+
+/// Where the cohort of a priority and partition stands, or else where it would.
+#[inline]
+pub(crate) fn find_cohort(cohorts: &[Cohort], priority: i8, partition: Option<u16>) -> Result<usize, usize> {
+    cohorts.binary_search_by(|cohort| (cohort.priority, cohort.partition).cmp(&(priority, partition)))
+}
+
+/// Where the cohorts of a partition stand, the lowest priority first. In a few steps for each priority that there is.
+pub(crate) fn cohorts_of(cohorts: &[Cohort], partition: Option<u16>) -> impl Iterator<Item = usize> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let priority = cohorts.get(from)?.priority;
+        let at = find_cohort(cohorts, priority, partition);
+        from = cohorts.partition_point(|cohort| cohort.priority <= priority);
+        Some(at.ok())
+    })
+    .flatten()
 }
 
 /// The cohort of a priority and partition, made when it is not there.

@@ -4,7 +4,7 @@ use gabion_pile::Place;
 
 use super::locked::Locked;
 use super::request::Request;
-use super::shard::{AtHand, Links, Reason, State};
+use super::shard::{AtHand, Links, Reason, State, find_cohort};
 use crate::entry::Entry;
 use crate::index::{Segments, Unit};
 use crate::policy::Policy;
@@ -66,9 +66,10 @@ impl<'a> Locked<'a> {
         let settled = !Segments::is_growing(&self.state.stash);
         if let Some(own) = &request.record.own {
             let needs = own.used.used() + weight > own.used.limit() && own.priorities.is_lowest(request.priority);
-            let cohort = (request.priority, request.partition());
-            let mut cohorts = self.state.cohorts.iter();
-            let at = cohorts.position(|at| (at.priority, at.partition) == cohort).filter(|_| needs && settled)?;
+            if !(needs && settled) {
+                return None;
+            }
+            let at = find_cohort(&self.state.cohorts, request.priority, request.partition()).ok()?;
             return Some((at, false));
         }
         let [cohort] = self.state.cohorts.as_slice() else { return None };

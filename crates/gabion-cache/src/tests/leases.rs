@@ -105,6 +105,19 @@ fn what_is_made_of_older_facts_is_not_kept() {
 
 /// The factory was refused for asking for its own key, though nobody waits for what is out of date.
 #[test]
+fn a_value_that_is_not_to_be_kept_removes_only_what_was_there_before() {
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
+    let options = PutOptions::default();
+    cache.put(b"k", b"old", &options);
+    let lease = cache.lease(b"k");
+    assert!(cache.remove_made(&lease, b"k") && !cache.contains(b"k") && !lease.holds());
+    let lease = cache.lease(b"k");
+    cache.put(b"k", b"newer", &options);
+    assert!(!cache.remove_made(&lease, b"k"));
+    assert_eq!(get(&cache, b"k"), Some(b"newer".to_vec()));
+}
+
+#[test]
 fn a_value_that_is_out_of_date_closes_no_circle() {
     let (cache, _) = cache(1 << 20, Policy::Sketch);
     let options = PutOptions::default();

@@ -180,6 +180,24 @@ fn listeners_hear_of_each_entry_that_leaves_by_itself() {
 }
 
 #[test]
+fn a_put_is_not_refused_for_want_of_what_others_free_meanwhile() {
+    let options = CacheOptions { max_bytes: 9 << 20, shards: Some(1), ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    for n in 0..75_000_u32 {
+        cache.put(&n.to_le_bytes(), &[1; 40], &PutOptions::default());
+    }
+    let again = cache.clone();
+    // At the first eviction that the put makes all the others go, so that it finds nobody more to evict.
+    cache.on_departure(Some(Arc::new(move |_| {
+        again.clear();
+    })));
+    assert_eq!(cache.put(b"long", &vec![1; 3 << 20], &PutOptions::default()), PutResult::Inserted);
+    cache.on_departure(None);
+    assert_eq!(cache.len(), 1);
+    cache.validate().unwrap();
+}
+
+#[test]
 fn sixteen_threads_never_exceed_the_limit() {
     let limit = 12 << 20;
     let cache = Cache::new(limit).unwrap();

@@ -39,9 +39,7 @@ pub(super) fn keep<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = value.py();
     if options.is_none() {
-        if lease.0.holds() {
-            inner.table.remove(key);
-        }
+        inner.table.remove_made(&lease.0, key);
         if !wanted {
             return Ok(None);
         }
@@ -50,12 +48,17 @@ pub(super) fn keep<'py>(
     let made = inner.encoded(value, |encoding| {
         // The object's own code may have closed the cache. A table that was dropped has ended the lease.
         inner.check_cache(py)?;
+        // First, because the callbacks of what goes for it may change what is in pieces.
+        let bytes = wanted.then(|| bytes_of(py, encoding)).transpose()?;
         if let Some(options) = options {
             let result = inner.table.put_made(&lease.0, key, encoding, options);
             refused = result.filter(|result| !result.is_stored()).map(|_| encoding.len() as u64);
             inner.watch(options::is_timed(options));
+            if inner.check_cache(py).is_err() {
+                inner.table.remove(key);
+            }
         }
-        wanted.then(|| bytes_of(py, encoding)).transpose()
+        Ok(bytes)
     })?;
     if let Some(length) = refused {
         tell_of_refusal(py, inner, key, length)?;

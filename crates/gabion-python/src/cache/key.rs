@@ -325,17 +325,17 @@ pub(super) fn item(
     Ok(())
 }
 
-/// Whether a value is of a class that keys but tuples are of, or of a subclass: what it is, [`write`] says.
+/// Whether a value is a key by itself, and no tuple.
 pub(super) fn may_be(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
-    let is_basic = value.is_none()
-        || value.is_instance_of::<PyString>()
-        || value.is_instance_of::<PyInt>()
-        || value.is_instance_of::<PyBytes>()
-        || value.is_exact_instance_of::<PyDate>()
-        || is_int_of_numpy(value);
-    if is_basic {
+    if value.is_none() || is_int_of_numpy(value) {
         return Ok(true);
+    }
+    let basic = [like::<PyString>, like::<PyInt>, like::<PyBytes>, like::<PyDate>];
+    for is_like in basic {
+        if is_like(value)? {
+            return Ok(true);
+        }
     }
     match value.cast::<PyFloat>() {
         Ok(number) => is_float(number),

@@ -248,17 +248,30 @@ impl Inner {
                     Some(self.table.put(key, value, options))
                 };
                 self.watch(options::is_timed(options));
+                self.check_after_put(py, key)?;
                 Ok(result)
             })
         })
     }
 
-    /// Encodes an object and hands the encoding on: in pieces, where large values were left out of it.
+    /// An error when the cache was closed while a key's value was put: by a callback that heard of what went for it, or
+    /// by another thread. Nothing stays in what is closed.
+    #[inline]
+    pub fn check_after_put(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
+        self.check(py).inspect_err(|_| {
+            self.table.remove(key);
+        })
+    }
+
+    /// Encodes an object and hands the encoding on: in pieces, where large values were left out of it. Nothing is left
+    /// out where callbacks hear of what goes: they come before the pieces are copied, and may change whatever those are
+    /// part of.
     #[inline]
     pub fn encoded<R>(&self, object: &Bound<'_, PyAny>, work: impl FnOnce(Value<'_>) -> PyResult<R>) -> PyResult<R> {
         with_encoded_apart(|encoding, apart| {
+            let room = (!self.shared.is_heard()).then_some(&mut *apart);
             // SAFETY: the caller holds the object over the call.
-            unsafe { self.shared.codec.encode_apart(object.py(), object.as_ptr(), encoding, Some(apart))? };
+            unsafe { self.shared.codec.encode_apart(object.py(), object.as_ptr(), encoding, room)? };
             if apart.is_empty() {
                 return work(Value::Whole(encoding));
             }

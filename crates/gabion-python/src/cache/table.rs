@@ -245,8 +245,8 @@ impl CacheTable {
 
     /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta), this once; by
     /// default with the one that it was put with, or the table's. Its idle time restarts too. A value that was put with
-    /// expires_at, or without a time to live, keeps the end that it has if no ttl is given here. Returns whether there
-    /// is a value.
+    /// expires_at, or without a time to live, keeps the end that it has if no ttl is given here. False when there is no
+    /// value, or no room for the end of one that had none; it stays as it was then.
     #[pyo3(signature = (key, /, ttl = None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let inner = self.open(key.py())?;
