@@ -249,7 +249,10 @@ impl Sink {
         while *from < to {
             let part = window.part(py, *from, to)?;
             match self.write_once(&part, to - *from) {
-                Ok(Some(count)) => *from += count,
+                Ok(Some(count)) => {
+                    *from += count;
+                    signals_before_more(py, *from < to)?;
+                }
                 Ok(None) => return Ok(Wrote::NotNow),
                 Err(error) => {
                     *from += self.written_before(py, &error).min(to - *from);
@@ -266,7 +269,10 @@ impl Sink {
         while *done < length {
             let rest = if *done == 0 { plain_bytes(object)? } else { behind(object, *done)? };
             match self.write_once(&rest, length - *done) {
-                Ok(Some(count)) => *done += count,
+                Ok(Some(count)) => {
+                    *done += count;
+                    signals_before_more(py, *done < length)?;
+                }
                 Ok(None) => return Ok(Wrote::NotNow),
                 Err(error) => {
                     *done += self.written_before(py, &error).min(length - *done);
@@ -294,6 +300,12 @@ impl Sink {
             count => Ok(Some(count)),
         }
     }
+}
+
+/// Looks for signals where a file has taken less than it was given. A signal may be why; it is answered before the file
+/// waits again, perhaps for ever.
+fn signals_before_more(py: Python<'_>, more: bool) -> PyResult<()> {
+    if more { py.check_signals() } else { Ok(()) }
 }
 
 /// The object itself where its length is in bytes, else a view of its bytes: a file may tell what it took or filled by

@@ -98,6 +98,24 @@ pub(super) fn told(py: Python<'_>, error: PyErr, attribute: &str, count: u64, no
     error
 }
 
+/// What becomes of the errors of two steps of closing: the first goes on, unless only the other is an interrupt, and
+/// gets a note of the other.
+pub(super) fn both(py: Python<'_>, what: &str, first: PyResult<()>, second: PyResult<()>) -> PyResult<()> {
+    match (first, second) {
+        (Err(first), Err(second)) => {
+            let interrupted = !second.is_instance_of::<PyException>(py) && first.is_instance_of::<PyException>(py);
+            let (leaving, other) = if interrupted { (second, first) } else { (first, second) };
+            add_note(py, &leaving, &failed_too(what, &other));
+            Err(leaving)
+        }
+        (first, second) => first.and(second),
+    }
+}
+
+fn failed_too(what: &str, error: &PyErr) -> String {
+    format!("gabion.streams.{what}: closing it failed, too: {error}")
+}
+
 /// What becomes of an error of closing at the end of a with statement. It never takes the place of the exception that
 /// leaves the block, of which it may be a consequence: that one gets a note of it.
 pub(super) fn at_exit(
@@ -111,7 +129,7 @@ pub(super) fn at_exit(
     if !error.is_instance_of::<PyException>(py) {
         return closed;
     }
-    let text = format!("gabion.streams.{what}: closing it failed, too: {error}");
+    let text = failed_too(what, error);
     // The end of a task or a generator is nothing that people read.
     let noted = leaving.is_instance_of::<PyException>() && leaving.call_method1("add_note", (text,)).is_ok();
     if !noted && let Err(error) = closed {

@@ -76,17 +76,25 @@ impl State {
         self.window.as_mut().ok_or_else(|| refusal::closed(py, "Writer"))
     }
 
-    /// Hands over what is gathered. An error has nobody to go to but `sys.unraisablehook`, and what it leaves is lost.
-    fn hand_over_at_the_end(&mut self, py: Python<'_>, file: &Py<PyAny>) {
-        match self.flush(py) {
-            Ok(Wrote::All) => {}
+    /// Hands over what is gathered, for the last time: what an error leaves is lost.
+    fn hand_over(&mut self, py: Python<'_>) -> PyResult<()> {
+        let handed_over = match self.flush(py) {
+            Ok(Wrote::All) => Ok(()),
             Ok(Wrote::NotNow) => {
                 let text = format!("{} bytes of a Writer could not be written and are lost", self.gathered());
-                refusal::would_block(py, &text, 0).write_unraisable(py, Some(file.bind(py)));
+                Err(refusal::would_block(py, &text, 0))
             }
-            Err(error) => error.write_unraisable(py, Some(file.bind(py))),
-        }
+            Err(error) => Err(error),
+        };
         (self.start, self.end) = (0, 0);
+        handed_over
+    }
+
+    /// As `hand_over`, where an error has nobody to go to but `sys.unraisablehook`.
+    fn hand_over_at_the_end(&mut self, py: Python<'_>, file: &Py<PyAny>) {
+        if let Err(error) = self.hand_over(py) {
+            error.write_unraisable(py, Some(file.bind(py)));
+        }
     }
 
     fn gathered(&self) -> usize {
@@ -202,16 +210,19 @@ impl Writer {
         }
     }
 
+    /// Hands over what is gathered and lets go of the file.
     fn shut(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.turn.take(py)?;
         if state.sink.is_none() {
             return Ok(());
         }
-        let flushed = Self::flush_all(py, &mut state);
-        (state.start, state.end) = (0, 0);
+        // A signal that has come is answered before the file is called, where its handler's error would take the place
+        // of a write or of the closing. That error goes on when all is done.
+        let interrupted = py.check_signals();
+        let handed_over = state.hand_over(py);
         (state.sink, state.window) = (None, None);
         state.end(End::Closed);
-        flushed
+        refusal::both(py, "Writer", interrupted, handed_over)
     }
 }
 
@@ -282,9 +293,9 @@ impl Writer {
         if self.turn.take(py)?.sink.is_none() {
             return Ok(());
         }
-        let flushed = self.shut(py);
+        let shut = self.shut(py);
         let closed = call_if_there(self.file.bind(py), intern!(py, "close")?);
-        flushed.and(closed)
+        refusal::both(py, "Writer", shut, closed)
     }
 
     /// True after close() and detach().
