@@ -2,6 +2,7 @@
 
 import array
 import csv
+import ctypes
 import errno
 import gc
 import io
@@ -9,12 +10,16 @@ import os
 import pickle
 import random
 import sys
+import threading
+import weakref
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from child_processes import in_child
 from many_threads import run
+from patience import HANGS
 from stream_files import Calling, Keeping, OnlyWrite, Scripted, Short
 
 import gabion
@@ -307,6 +312,53 @@ def test_a_file_that_calls_its_own_writer() -> None:
         writer.flush()
     file.call = lambda: None
     writer.flush()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_another_thread_writes_does_not_write_the_same() -> None:
+    """Its references stay for ever, as nobody clears what a thread that is not there has: here the test does."""
+    read_end, write_end = os.pipe()
+    parent, inside, go_on = os.getpid(), threading.Event(), threading.Event()
+
+    class Slow:
+        def write(self, data: Any) -> int:
+            if os.getpid() == parent:
+                inside.set()
+                go_on.wait(HANGS)
+            return os.write(write_end, data)
+
+    writer = streams.Writer(Slow())
+    writer.write(b"gathered")
+    thread = threading.Thread(target=writer.flush)
+    thread.start()
+    assert inside.wait(HANGS)
+
+    def in_the_child() -> None:
+        nonlocal writer
+        gone, address = weakref.ref(writer), id(writer)
+        with pytest.raises(RuntimeError, match="another thread used this Writer"):
+            writer.close()
+        del writer
+        while gone() is not None:
+            ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(address))
+
+    in_child(in_the_child)
+    go_on.set()
+    thread.join()
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as end:
+        assert end.read() == b"gathered"
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_what_was_gathered_before_a_fork_is_the_childs_too(tmp_path: Path) -> None:
+    for make in (streams.Writer, io.BufferedWriter):
+        path = tmp_path / "file"
+        writer = make(path.open("wb", buffering=0))
+        writer.write(b"gathered ")
+        in_child(writer.flush)
+        writer.close()
+        assert path.read_bytes() == b"gathered gathered "
 
 
 def test_threads_take_turns() -> None:

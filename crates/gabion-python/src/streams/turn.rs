@@ -147,9 +147,10 @@ impl<T: Send> Turn<T> {
         free.then(|| unsafe { &*self.value.get() })
     }
 
-    /// The value, when nobody else can have it any more.
-    pub(super) fn last(&mut self) -> &mut T {
-        self.value.get_mut()
+    /// The value, when nobody else can have it any more. None when the process was forked while another thread was
+    /// inside: what that one has begun is its own to end, in the process that it is in.
+    pub(super) fn last(&mut self) -> Option<&mut T> {
+        (*self.owner.get_mut() == 0).then(|| self.value.get_mut())
     }
 
     /// What nobody held when the process was forked is this process's own; of what somebody held, the owner stays for

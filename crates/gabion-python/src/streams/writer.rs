@@ -396,7 +396,7 @@ impl Drop for Writer {
     /// What is gathered is not lost.
     fn drop(&mut self) {
         let file = &self.file;
-        let state = self.turn.last();
+        let Some(state) = self.turn.last() else { return };
         if state.gathered() > 0 {
             // The end of an object may come while an error is on its way.
             Python::attach(|py| {
