@@ -230,6 +230,31 @@ def test_non_blocking_files() -> None:
     assert reader.readline() == b"xx"
 
 
+def test_lines_of_a_non_blocking_file() -> None:
+    """Nothing now is not the end: a loop over the lines went to its end with it, as that of io.BufferedReader does."""
+    end, write = os.pipe()
+    os.set_blocking(end, False)
+    reader = streams.Reader(os.fdopen(end, "rb", buffering=0))
+    assert reader.readline() is None
+    assert reader.readlines() is None
+    with pytest.raises(BlockingIOError, match="the file has nothing to read now") as nothing:
+        next(reader)
+    assert (nothing.value.errno, nothing.value.characters_written) == (errno.EAGAIN, 0)
+    os.write(write, b"first\nsecond\nthi")
+    assert next(reader) == b"first\n"
+    assert reader.readlines() == [b"second\n", b"thi"]
+    assert reader.readline(0) == b""
+    os.write(write, b"rd\n")
+    lines = []
+    with pytest.raises(BlockingIOError):
+        lines.extend(reader)
+    assert lines == [b"rd\n"]
+    os.write(write, b"no end")
+    os.close(write)
+    assert (reader.readlines(), reader.readline(), list(reader)) == ([b"no end"], b"", [])
+    reader.close()
+
+
 def test_errors_are_passed_on_and_the_reader_goes_on() -> None:
     reader = streams.Reader(Scripted(4, OSError(errno.EIO, "gone"), 2, 0))
     assert reader.read(2) == b"xx"

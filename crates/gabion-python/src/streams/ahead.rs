@@ -130,18 +130,29 @@ impl Ahead {
         }
     }
 
-    /// A line, `most` bytes of it at most, with reads of the file as they are needed. Empty at the file's end.
-    pub(super) fn line<'py>(&mut self, py: Python<'py>, most: usize, chunk: usize) -> PyResult<Bound<'py, PyAny>> {
+    /// A line, `most` bytes of it at most, with reads of the file as they are needed. Empty at the file's end. Where
+    /// the file has nothing now: what there is of the line, None if that is nothing.
+    pub(super) fn line<'py>(
+        &mut self,
+        py: Python<'py>,
+        most: usize,
+        chunk: usize,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         if let Some(line) = self.line_here(py, most) {
-            return line;
+            return line.map(Some);
         }
         let mut line = Growing::with_room(py, self.unread() + 128)?;
         loop {
             let left = most - line.len();
             let length = self.newline(left);
             self.pass_to(&mut line, length.unwrap_or(left))?;
-            if length.is_some() || line.len() == most || self.fill(py, chunk)?.unwrap_or(0) == 0 {
-                return line.finish();
+            if length.is_some() || line.len() == most {
+                return line.finish().map(Some);
+            }
+            match self.fill(py, chunk)? {
+                None if line.len() == 0 => return Ok(None),
+                None | Some(0) => return line.finish().map(Some),
+                Some(_) => {}
             }
         }
     }

@@ -30,7 +30,8 @@ Read bytes into a writable bytes-like object until it is full, or the file ends;
         c"readline",
         readline,
         c"readline($self, size=-1, /)\n--\n\n\
-Read and return one line with its end, size bytes at most; b\"\" at the end of the file.",
+Read and return one line with its end, size bytes at most; b\"\" at the end of the file. None when a non-blocking\n\
+file has nothing now.",
     ),
 ];
 
@@ -89,7 +90,8 @@ unsafe extern "C" fn read(slf: *mut PyObject, args: *mut *mut PyObject, count: i
 
 unsafe extern "C" fn readline(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Reader, args: &[Bound<'_, PyAny>]| {
-        this.line(py, size(py, args, "readline(size=-1)")?).map(Bound::into_ptr)
+        let line = this.line(py, size(py, args, "readline(size=-1)")?)?;
+        Ok(line.map_or_else(|| none(py), Bound::into_ptr))
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }

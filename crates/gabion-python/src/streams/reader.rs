@@ -25,8 +25,9 @@ use crate::result;
 ///
 /// It counts as an io.BufferedIOBase: json, pickle and io.TextIOWrapper take it. read(), readinto() and readline() wait
 /// for all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking
-/// file that has nothing now makes them return what there is, and None if there is nothing (peek(): b""). What the file
-/// raises is passed on; what read() or readline() had gathered until then is lost, as with io.BufferedReader.
+/// file that has nothing now makes them return what there is, and None if there is nothing (peek(): b""); iteration
+/// then raises BlockingIOError. What the file raises is passed on; what read() or readline() had gathered until then is
+/// lost, as with io.BufferedReader.
 ///
 /// close(), and the end of a with statement, close the file, too; detach() does not. When the Reader is garbage
 /// collected, the file stays open, behind what was read ahead. A use after close() raises ClosedError. Threads take
@@ -56,6 +57,12 @@ pub(super) fn wanted(size: Option<isize>) -> usize {
 /// Whether a file's `readinto1` gives what there is: that of the buffered files of open(), and that of a Reader.
 pub(super) fn gives_soon(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(file.is_exact_instance_of::<Reader>() || gives_what_it_has(file)?)
+}
+
+/// What iteration raises: it cannot give None, and its end would say that the file is at its end.
+#[cold]
+fn nothing_now(py: Python<'_>) -> PyErr {
+    refusal::would_block(py, "the file has nothing to read now: wait until it has, or make it blocking", 0)
 }
 
 /// The length of a `bytes`.
@@ -143,13 +150,13 @@ impl Reader {
         all.finish().map(Some)
     }
 
-    /// A line, `most` bytes of it at most; empty at the end of the file.
+    /// A line, `most` bytes of it at most; empty at the end of the file, None when it has nothing now.
     #[inline(always)]
-    pub(super) fn line<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn line<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         // SAFETY: bytes are searched and made, which runs no Python code.
         let here = unsafe { self.turn.briefly(py, |ahead| ahead.line_here(py, most)) };
         match here.flatten() {
-            Some(line) => line,
+            Some(line) => line.map(Some),
             None => self.line_from_file(py, most),
         }
     }
@@ -157,12 +164,12 @@ impl Reader {
     /// The next line; None at the end of the file.
     #[inline(always)]
     pub(super) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let line = self.line(py, usize::MAX)?;
+        let Some(line) = self.line(py, usize::MAX)? else { return Err(nothing_now(py)) };
         Ok((length_of(&line) > 0).then_some(line))
     }
 
     #[cold]
-    fn line_from_file<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn line_from_file<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.open(py)?.line(py, most, self.chunk)
     }
 }
@@ -213,13 +220,16 @@ impl Reader {
     }
 
     /// Read and return a list of lines; if hint is above 0, none further once they have more than hint bytes together.
+    /// None when a non-blocking file has nothing now.
     #[pyo3(signature = (hint = -1, /), text_signature = "($self, hint=-1, /)")]
-    fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Bound<'py, PyList>> {
+    fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Option<Bound<'py, PyList>>> {
         let most = hint.filter(|hint| *hint > 0).map_or(usize::MAX, |hint| hint as usize);
         let lines = result::list(py)?;
         let mut bytes = 0;
         while bytes <= most {
-            let line = self.line(py, usize::MAX)?;
+            let Some(line) = self.line(py, usize::MAX)? else {
+                return Ok(Some(lines).filter(|lines| !lines.is_empty()));
+            };
             let length = length_of(&line);
             if length == 0 {
                 break;
@@ -227,7 +237,7 @@ impl Reader {
             lines.append(line)?;
             bytes += length;
         }
-        Ok(lines)
+        Ok(Some(lines))
     }
 
     /// Go to a position: offset from the start (whence 0), from here (1) or from the end (2); return it. Within what
