@@ -79,6 +79,18 @@ def test_an_interrupted_flush_or_detach_loses_nothing() -> None:
     assert writer.detach().getvalue() == b"gathered"
 
 
+def test_an_interrupted_read_of_a_whole_file_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    for buffering in (0, -1):
+        with streams.Reader(path.open("rb", buffering=buffering), chunk=1000) as reader:
+            assert reader.read(300) == DATA[:300]
+            with pytest.raises(KeyboardInterrupt):
+                with_ctrl_c(reader.read)
+            assert reader.tell() == 300
+            assert reader.read() == DATA[300:]
+
+
 class Stuck:
     """A pipe that nobody reads, until whoever writes to it hangs. As soon as that one waits, it is interrupted once."""
 

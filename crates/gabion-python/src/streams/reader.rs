@@ -130,9 +130,11 @@ impl Reader {
             && let Some(rest) = Rest::of(self.file.bind(py))?
         {
             let mut all = Growing::with_room(py, state.unread().saturating_add(rest.len()).saturating_add(1))?;
+            let from = state.start;
             state.pass_to(&mut all, wanted)?;
+            // Where it fails, the file stands where it stood, and what was ahead is ahead again.
+            rest.read(self.file.bind(py), &mut all).inspect_err(|_| state.start = from)?;
             state.forget();
-            rest.read(self.file.bind(py), &mut all)?;
             return all.finish().map(Some);
         }
         let mut all = Growing::with_room(py, wanted.min(state.unread() + self.chunk))?;
