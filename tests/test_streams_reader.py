@@ -264,6 +264,45 @@ def test_errors_are_passed_on_and_the_reader_goes_on() -> None:
     assert reader.read() == b"xx"
 
 
+def test_what_was_gathered_before_an_error_comes_again() -> None:
+    def into(reader: streams.Reader) -> bytes:
+        target = bytearray(5)
+        assert reader.readinto(target) == 5
+        return bytes(target)
+
+    for call in (lambda one: one.read(5), lambda one: one.read(), streams.Reader.readline, next, into):
+        for error in (OSError(errno.EIO, "gone"), TimeoutError("slow"), KeyboardInterrupt()):
+            reader = streams.Reader(Scripted(2, 1, error, error, 2, 0), chunk=4)
+            for _ in range(2):
+                with pytest.raises(type(error)):
+                    call(reader)
+            assert call(reader) == b"xxxxx"
+    # More than a chunk is not kept.
+    reader = streams.Reader(Scripted(3, 3, OSError(errno.EIO, "gone"), 2, 0), chunk=4)
+    with pytest.raises(OSError, match="gone"):
+        reader.read(8)
+    assert reader.read(8) == b"xx"
+
+
+def test_a_failed_read_leaves_the_place_where_it_was() -> None:
+    class Failing(Short):
+        fails = 2
+
+        def readinto(self, buffer: Any) -> int:
+            self.fails -= 1
+            if self.fails == 0:
+                raise OSError(errno.EIO, "gone")
+            return super().readinto(buffer)
+
+    reader = streams.Reader(Failing(LINES), chunk=100)
+    assert reader.read(3) == LINES[:3]
+    with pytest.raises(OSError, match="gone"):
+        reader.read(20)
+    assert reader.tell() == 3
+    assert (reader.seek(5), reader.read(10)) == (5, LINES[5:15])
+    assert (reader.seek(2), reader.read(30)) == (2, LINES[2:32])
+
+
 def test_it_counts_as_a_buffered_file(tmp_path: Path) -> None:
     path = tmp_path / "text.csv"
     path.write_bytes("größe,1\nmaß,2\n".encode())

@@ -91,6 +91,18 @@ def test_an_interrupted_read_of_a_whole_file_loses_nothing(tmp_path: Path) -> No
             assert reader.read() == DATA[300:]
 
 
+def test_an_interrupted_readline_keeps_the_line() -> None:
+    end, write = os.pipe()
+    with streams.Reader(os.fdopen(end, "rb", buffering=0)) as reader:
+        os.write(write, b"a li")
+        assert reader.peek() == b"a li"
+        with pytest.raises(KeyboardInterrupt):
+            with_ctrl_c(reader.readline)
+        os.write(write, b"ne\n")
+        os.close(write)
+        assert list(reader) == [b"a line\n"]
+
+
 class Stuck:
     """A pipe that nobody reads, until whoever writes to it hangs. As soon as that one waits, it is interrupted once."""
 

@@ -62,6 +62,34 @@ impl Ahead {
         Ok(read)
     }
 
+    /// Has the bytes that were passed last come again, because the read that was to follow them has failed. If they are
+    /// more than a chunk, they are lost.
+    ///
+    /// # Safety
+    /// There are `length` bytes at `bytes`, which others may be writing.
+    pub(super) unsafe fn take_back(&mut self, bytes: *const u8, length: usize) {
+        debug_assert_eq!(self.unread(), 0);
+        if let Some(window) = self.window.as_mut().filter(|window| length <= window.len()) {
+            // SAFETY: duty of the caller.
+            unsafe { window.copy_in(0, bytes, length) };
+            (self.start, self.end) = (0, length);
+        }
+    }
+
+    /// As `fill`, for more than `gathered`, which comes again where it fails.
+    pub(super) fn fill_after(
+        &mut self,
+        py: Python<'_>,
+        chunk: usize,
+        gathered: &Growing<'_>,
+    ) -> PyResult<Option<usize>> {
+        self.fill(py, chunk).inspect_err(|_| {
+            let bytes = gathered.as_slice();
+            // SAFETY: these bytes.
+            unsafe { self.take_back(bytes.as_ptr(), bytes.len()) };
+        })
+    }
+
     /// The next unread bytes, `most` at most, which count as read.
     #[inline(always)]
     pub(super) fn pass(&mut self, most: usize) -> (usize, usize) {
@@ -149,7 +177,7 @@ impl Ahead {
             if length.is_some() || line.len() == most {
                 return line.finish().map(Some);
             }
-            match self.fill(py, chunk)? {
+            match self.fill_after(py, chunk, &line)? {
                 None if line.len() == 0 => return Ok(None),
                 None | Some(0) => return line.finish().map(Some),
                 Some(_) => {}

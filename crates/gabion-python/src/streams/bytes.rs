@@ -71,6 +71,11 @@ impl<'py> Growing<'py> {
         self.len
     }
 
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: `len` written bytes of an object that nobody else knows; whoever may write to it has it as `&mut`.
+        unsafe { std::slice::from_raw_parts(ffi::PyBytes_AsString(self.object).cast(), self.len) }
+    }
+
     /// Appends bytes of a chunk, and grows by half at least when there is no room for them.
     pub(super) fn take(&mut self, window: &Window, from: usize, to: usize) -> PyResult<()> {
         let more = to - from;

@@ -26,8 +26,8 @@ use crate::result;
 /// It counts as an io.BufferedIOBase: json, pickle and io.TextIOWrapper take it. read(), readinto() and readline() wait
 /// for all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking
 /// file that has nothing now makes them return what there is, and None if there is nothing (peek(): b""); iteration
-/// then raises BlockingIOError. What the file raises is passed on; what read() or readline() had gathered until then is
-/// lost, as with io.BufferedReader.
+/// then raises BlockingIOError. What the file raises is passed on; what read(), readinto() or readline() had gathered
+/// until then comes again with the next call, unless it is more than a chunk.
 ///
 /// close(), and the end of a with statement, close the file, too; detach() does not. When the Reader is garbage
 /// collected, the file stays open, behind what was read ahead. A use after close() raises ClosedError. Threads take
@@ -99,7 +99,9 @@ impl Reader {
                     state.forget();
                     state.source(py)?.read_to(&plain_bytes(target)?, content.len())?
                 } else {
-                    state.fill(py, self.chunk)?
+                    // SAFETY: the first `done` bytes of the target, which is held in place by `content`.
+                    let take_back = |state: &mut Ahead| unsafe { state.take_back(content.start(), done) };
+                    state.fill(py, self.chunk).inspect_err(|_| take_back(&mut state))?
                 };
                 match read {
                     None => return Ok((done > 0).then_some(done)),
@@ -140,7 +142,7 @@ impl Reader {
         let mut all = Growing::with_room(py, wanted.min(state.unread() + self.chunk))?;
         state.pass_to(&mut all, wanted)?;
         while all.len() < wanted {
-            match state.fill(py, self.chunk)? {
+            match state.fill_after(py, self.chunk, &all)? {
                 None if all.len() == 0 => return Ok(None),
                 None | Some(0) => break,
                 Some(_) => {
