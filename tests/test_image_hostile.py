@@ -99,10 +99,10 @@ def webp(width: int, height: int, *parts: tuple[bytes, int, bytes]) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
-def tiff(width: int, height: int, compression: int = 1) -> bytes:
-    """One strip that is claimed to hold everything."""
+def tiff(width: int, height: int, compression: int = 1, *more: tuple[int, int, int, int]) -> bytes:
+    """One strip that is claimed to hold everything, and other entries."""
     entries = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, compression), (262, 3, 1, 1)]
-    entries += [(273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, height), (279, 4, 1, 0x7FFF_FFFF)]
+    entries += [(273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, height), (279, 4, 1, 0x7FFF_FFFF), *more]
     body = b"".join(struct.pack("<HHII", *entry) for entry in entries)
     return b"II*\0" + struct.pack("<I", 16) + b"stones!!" + struct.pack("<H", len(entries)) + body + bytes(4)
 
@@ -185,6 +185,30 @@ assert seconds < 10, seconds
 @pytest.mark.parametrize("name", SMALL)
 def test_little_is_taken_for_what_holds_little(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", MEASURED], input=SMALL[name](), capture_output=True, timeout=HANGS)
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout.decode()} {done.stderr.decode()}"
+
+
+CONFINED = """
+import resource, sys
+from gabion import Image, ImageError, LimitError
+content = sys.stdin.buffer.read()
+Image.new("RGB", (8, 8)).resize((9, 9)).close()
+size = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (size + (100 << 20),) * 2)
+for opened in (Image.open, Image.probe):
+    try:
+        opened(content)
+    except (ImageError, LimitError) as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("tag", [34675, 258, 273, 320, 338, 339])
+@pytest.mark.parametrize("kind", [2, 4, 7])
+def test_no_room_is_asked_for_values_that_a_tiff_does_not_have(tag: int, kind: int) -> None:
+    """Where it is not there, the process would end: even the profile of eight bytes that claims to be of 64 MB."""
+    content = tiff(1, 1, 1, (tag, kind, 67_000_000 if tag == 34675 else 8_000_000, 8))
+    done = subprocess.run([sys.executable, "-c", CONFINED], input=content, capture_output=True, timeout=HANGS)
     assert done.returncode == 0, f"{done.returncode}: {done.stdout.decode()} {done.stderr.decode()}"
 
 

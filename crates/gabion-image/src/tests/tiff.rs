@@ -1,7 +1,7 @@
 //! TIFF of fewer than eight bits, and with palettes, as other programs write it.
 
 use super::{assert_same, pool};
-use crate::{Format, Image, ImageError, Mode, OpenOptions, SaveOptions};
+use crate::{Format, Formats, Image, ImageError, Limits, Mode, OpenOptions, Probe, SaveOptions};
 
 /// What a file says of its samples.
 #[derive(Clone, Copy)]
@@ -225,5 +225,57 @@ fn samples_are_whole_numbers_or_nothing() {
             let text = format!("TIFF with {samples}, {kind} of {depth} bits, cannot be read");
             assert!(error.to_string().contains(&text), "{error}");
         }
+    }
+}
+
+/// The file with another entry in place of the rows of a strip, which are all of them.
+fn with_entry(file: &[u8], tag: u16, kind: u16, count: usize, at: usize) -> Vec<u8> {
+    let rows = [278u16.to_le_bytes(), 3u16.to_le_bytes(), 1u16.to_le_bytes(), [0; 2]].concat();
+    let place = file.windows(rows.len()).position(|entry| entry == rows).unwrap();
+    let numbers = [count, at].map(|number| u32::try_from(number).unwrap().to_le_bytes());
+    let entry = [&tag.to_le_bytes()[..], &kind.to_le_bytes(), numbers.as_flattened()].concat();
+    [&file[..place], &entry, &file[place + entry.len()..]].concat()
+}
+
+fn small(width: usize, height: usize) -> Vec<u8> {
+    let kind = Kind { depth: 8, photometric: 1, compression: 1, big: false };
+    tiff(kind, (width, height), &[], &[vec![7; width * height]])
+}
+
+/// Within the bytes that the file may have itself.
+#[test]
+fn a_profile_is_kept_however_long_it_is() {
+    let mut profile = vec![1; 1 << 20];
+    profile[16..20].copy_from_slice(b"GRAY");
+    profile[36..40].copy_from_slice(b"acsp");
+    let file = small(3, 2);
+    let at = file.len();
+    let limits = Limits { max_bytes: 2 << 20, ..Limits::default() };
+    let opened = |file: &[u8]| Image::decode(&pool(), file, &OpenOptions { limits, ..OpenOptions::default() });
+    for kind in [1, 7] {
+        let file = [&with_entry(&file, 34675, kind, profile.len(), at)[..], &profile].concat();
+        let image = opened(&file).unwrap();
+        assert!(image.metadata().icc.as_ref() == Some(&profile), "{kind}");
+        assert!(Probe::of(&file, Formats::ALL, &limits).unwrap().profile);
+        assert!(opened(&file[..file.len() - 1]).unwrap().metadata().icc.is_none());
+    }
+    for (kind, count, at) in [(7, 0, at), (3, 1000, at), (7, 67_000_000, at), (7, 200, u32::MAX as usize)] {
+        let file = [&with_entry(&file, 34675, kind, count, at)[..], &profile].concat();
+        assert!(opened(&file).unwrap().metadata().icc.is_none(), "{kind} {count} {at}");
+    }
+}
+
+#[test]
+fn lists_are_no_longer_than_the_file_and_their_room_counts() {
+    let file = small(3, 2);
+    let limits = Limits { max_bytes: 1 << 20, ..Limits::default() };
+    let refused =
+        |file: &[u8]| Image::decode(&pool(), file, &OpenOptions { limits, ..OpenOptions::default() }).unwrap_err();
+    for tag in [258, 279, 320, 339, 530] {
+        let error = refused(&with_entry(&file, tag, 4, 60_000_000, 8));
+        assert!(error.to_string().contains("the data ends before the picture does"), "{tag}: {error}");
+        let long = [&with_entry(&file, tag, 1, 100_000, file.len())[..], &vec![8; 100_000]].concat();
+        let error = refused(&long);
+        assert!(matches!(error, ImageError::Limit { asked: 4_800_000.., .. }), "{tag}: {error}");
     }
 }

@@ -37,29 +37,6 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// More directories than this are not counted: of damaged ones, the last may lead back to the first.
-const MOST_PAGES: u32 = 1 << 16;
-
-/// How many directories a file has, each of a picture; `None` where one is not there.
-pub fn pages(file: &[u8]) -> Option<u32> {
-    let big = file.starts_with(b"MM");
-    let number = |at: u64, bytes: usize| {
-        let digits = file.get(usize::try_from(at).ok()?..)?.get(..bytes)?;
-        let add = |sum: u64, digit: &u8| sum << 8 | u64::from(*digit);
-        Some(if big { digits.iter().fold(0, add) } else { digits.iter().rev().fold(0, add) })
-    };
-    // Bytes of a place in the file, of the number of entries, and of an entry.
-    let (place, count, entry) = if number(2, 2)? == 43 { (8, 8, 20) } else { (4, 2, 12) };
-    let mut at = number(if place == 8 { 8 } else { 4 }, place)?;
-    let mut pages = 0;
-    while at != 0 && pages < MOST_PAGES {
-        pages += 1;
-        let entries = number(at, count)?.checked_mul(entry)?;
-        at = number(at.checked_add(count as u64)?.checked_add(entries)?, place)?;
-    }
-    (at == 0 && pages > 0).then_some(pages)
-}
-
 impl Read for Bytes<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let start = self.file.position() as usize;

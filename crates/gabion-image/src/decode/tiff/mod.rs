@@ -3,11 +3,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `bytes` | the file, as the library reads it |
+//! | `directory` | what the file stores beside its pixels, and where |
 //! | `samples` | samples of all depths to pixels |
 //! | `kind` | what kind of pixels a file has, and whether they can be read |
 //! | `picture` | the picture, a row of chunks at a time |
 
 mod bytes;
+
+mod directory;
 
 mod samples;
 
@@ -16,5 +19,5 @@ mod kind;
 mod picture;
 
 #[cfg(test)]
-pub(crate) use bytes::pages;
+pub(crate) use directory::pages;
 pub use picture::Tiff;

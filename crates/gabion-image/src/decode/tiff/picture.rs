@@ -4,7 +4,8 @@ use ::tiff::decoder::{Decoder, Limits as Bound};
 use ::tiff::tags::Tag;
 use gabion_blocks::{Buffer, Pool, Request};
 
-use super::bytes::{Bytes, pages};
+use super::bytes::Bytes;
+use super::directory::{pages, profile, refuse_long};
 use super::kind::{Extra, Numbers, described, fault, mode_of, refuse_short, samples, tag};
 use super::samples::{Pixels, Samples};
 use crate::assembly::{Assembly, GREY};
@@ -16,6 +17,9 @@ use crate::metadata::{Metadata, Orientation};
 
 /// Rows that a tile may have below the picture, where the library reads them, too.
 const BEYOND: usize = 1024;
+
+/// Bytes that the library may take for what it reads of the directory once the picture is known.
+const NUMBERS: usize = 4096;
 
 pub struct Tiff<'a> {
     bytes: &'a [u8],
@@ -49,6 +53,7 @@ struct Cut {
 
 impl<'a> Tiff<'a> {
     pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
+        refuse_long(bytes, limits)?;
         let file = Bytes::new(bytes);
         let has_palette = file.has_palette();
         let mut decoder = Decoder::new(file).map_err(fault)?;
@@ -64,13 +69,15 @@ impl<'a> Tiff<'a> {
             return Err(ImageError::unsupported(Format::Tiff, described(color, numbers, has_palette)));
         };
         let mut bound = Bound::default();
-        bound.decoding_buffer_size = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
+        // What is still to be read of the directory are numbers, one each.
+        bound.decoding_buffer_size = NUMBERS;
         // How long a chunk may be that is compressed: it stays in the file, which may be cut off.
         bound.intermediate_buffer_size = usize::MAX;
         let mut decoder = decoder.with_limits(bound);
-        let icc = decoder.find_tag(Tag::IccProfile).ok().flatten().and_then(|tag| tag.into_u8_vec().ok());
         let orientation = Orientation::of_value(tag(&mut decoder, Tag::Orientation, 1));
-        let metadata = Metadata { exif: orientation.as_exif(), icc };
+        let icc = profile(bytes).unwrap_or_default();
+        limits.check_bytes(icc.len() as u64)?;
+        let metadata = Metadata { exif: orientation.as_exif(), icc: (!icc.is_empty()).then(|| icc.to_vec()) };
         let header = Header::of_pixels(Format::Tiff, size, mode, metadata);
         let separate = tag(&mut decoder, Tag::PlanarConfiguration, 1) == 2;
         // Differences of neighbours, inverted grey, swapped bytes and what is looked up are set right once a chunk is
