@@ -99,6 +99,35 @@ def webp(width: int, height: int, *parts: tuple[bytes, int, bytes]) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
+def webp_on_a_canvas(canvas: tuple[int, int], *, animated: bool = False) -> bytes:
+    """A lossy picture of 64 × 64 pixels on a canvas of another size, or the frame of an animation."""
+    sides = b"".join(struct.pack("<I", side - 1)[:3] for side in canvas)
+    body = b"VP8X\x0a\0\0\0" + bytes([2 * animated, 0, 0, 0]) + sides
+    picture = encoded(noise("RGB", (64, 64)), "WebP", quality=100)[12:]
+    if animated:
+        frame = bytes(6) + sides + bytes(4) + picture
+        picture = b"ANIM\x06\0\0\0" + bytes(6) + b"ANMF" + struct.pack("<I", len(frame)) + frame
+    return b"RIFF" + struct.pack("<I", len(body + picture) + 4) + b"WEBP" + body + picture
+
+
+def webp_of_groups(groups: int) -> bytes:
+    """One lossless pixel, and so many groups of codes, each of eleven symbols; it is read by the last group."""
+
+    def low(number: int, count: int) -> str:
+        return format(number, f"0{count}b")[::-1]
+
+    # Lengths of the codes for lengths, and in these the lengths 1 to 10, and 10 once more.
+    lengths = low(0, 3) * 3 + low(3, 3) * 5 + low(0, 3) + low(4, 3) * 4 + low(3, 3)
+    symbols = "000 001 010 011 100 1100 1101 1110 1111 101 101".replace(" ", "")
+    code = low(0, 1) + low(10, 4) + lengths + low(1, 1) + low(1, 3) + low(9, 4) + symbols
+    # A header, no transforms, no cache; groups, whose names are an image of one pixel, of which codes have one symbol.
+    bits = low(0x2F, 8) + low(0, 14 + 14 + 4 + 1 + 1) + low(1, 1) + low(0, 3 + 1)
+    bits += "".join(low(5, 3) + low(byte, 8) for byte in ((groups - 1) & 255, (groups - 1) >> 8, 0, 0, 0))
+    bits += code * 5 * groups + "0" * 64
+    pixels = int(bits[::-1], 2).to_bytes(len(bits) // 16 * 2 + 2, "little")
+    return b"RIFF" + struct.pack("<I", len(pixels) + 12) + b"WEBPVP8L" + struct.pack("<I", len(pixels)) + pixels
+
+
 def tiff(width: int, height: int, compression: int = 1, *more: tuple[int, int, int, int]) -> bytes:
     """One strip that is claimed to hold everything, and other entries."""
     entries = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, compression), (262, 3, 1, 1)]
@@ -138,6 +167,7 @@ SMALL: dict[str, Callable[[], bytes]] = {
     "WebP with metadata of 2³⁰": lambda: webp(8, 8, (b"EXIF", 1 << 30, b"")),
     "WebP with a profile of 2³⁰": lambda: webp(8, 8, (b"ICCP", 1 << 30, b"")),
     "WebP of 250 MP": lambda: webp(16000, 16000),
+    "WebP with ten thousand groups of codes": lambda: webp_of_groups(10_000),
     "TIFF of 250 MP": lambda: tiff(16000, 16000),
     "TIFF of 250 MP in LZW": lambda: tiff(16000, 16000, 5),
     "TIFF of 250 MP, deflated": lambda: tiff(16000, 16000, 8),
@@ -216,6 +246,15 @@ def test_a_picture_larger_than_its_canvas_is_held_to_the_limits() -> None:
     assert Image.open(gif((4, 4), (20, 20)), max_pixels=400).size == (4, 4)
     with pytest.raises(LimitError, match="the image has 400 pixels, more than max_pixels=399 allows"):
         Image.open(gif((4, 4), (20, 20)), max_pixels=399)
+
+
+def test_a_webp_is_as_large_as_it_says() -> None:
+    for animated in (False, True):
+        assert Image.open(webp_on_a_canvas((64, 64), animated=animated), max_pixels=64 * 64).size == (64, 64)
+        for canvas in ((1, 1), (64, 63), (65, 64)):
+            for opened in (Image.probe, Image.open):
+                with pytest.raises(ImageError, match="not a sound WebP image: its picture"):
+                    opened(webp_on_a_canvas(canvas, animated=animated), max_pixels=64 * 65)
 
 
 @pytest.mark.parametrize("format", [*HELD, "GIF"])

@@ -1,4 +1,4 @@
-//! libwebp, as far as it is used: the pixels of a still picture, and a file of pixels.
+//! libwebp, as far as it is used: the pixels of a picture, and a file of pixels.
 //!
 //! All that is handed to C are numbers, slices with their lengths, and a function that cannot unwind. The library keeps
 //! none of it. Any number of threads may call it at a time: what they share it makes at the first call of a kind, and
@@ -27,26 +27,36 @@ fn call_first() {
     (0..).zip(&mut pixels).for_each(|(at, byte)| *byte = (at * at % 251) as u8);
     let lossy = encoded(&pixels, size, true, (false, 75.0));
     let lossless = encoded(&pixels, size, true, (true, 0.0));
-    let decoded = lossy.as_deref().map(|file| decoded(file, size, true, &mut pixels));
-    debug_assert_eq!((decoded, lossless.is_ok()), (Ok(true), true));
+    let decoded = [lossy, lossless].map(|file| file.map(|file| decoded(&file, size, true, &mut pixels)));
+    debug_assert_eq!(decoded, [Ok(true), Ok(true)]);
 }
 
-/// What [`WebPBitstreamFeatures`] says of lossy pictures.
-const LOSSY: c_int = 1;
+/// What [`WebPBitstreamFeatures`] says of lossless pictures.
+const LOSSLESS: c_int = 2;
 
-/// Width, height, and whether there is alpha, where `file` begins as a still and lossy picture does.
-fn still_and_lossy(file: &[u8]) -> Option<(c_int, c_int, bool)> {
+/// What a file has, or the chunks of a picture alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    pub size: (u32, u32),
+    pub alpha: bool,
+    pub lossless: bool,
+}
+
+/// What is in `bytes`, if they begin as a still picture does. One whose size is not that of its file is none. Nothing
+/// is chosen or filled for that, so it may be called before the library is ready.
+pub fn found(bytes: &[u8]) -> Option<Found> {
     let mut found = MaybeUninit::<WebPBitstreamFeatures>::uninit();
-    // SAFETY: it reads no more of the file than its length, and writes to what has the size of the features, all of
+    // SAFETY: it reads no more of the bytes than their length, and writes to what has the size of the features, all of
     // which it sets before it says that all is well.
     let found = unsafe {
-        match WebPGetFeatures(file.as_ptr(), file.len(), found.as_mut_ptr()) {
+        match WebPGetFeatures(bytes.as_ptr(), bytes.len(), found.as_mut_ptr()) {
             VP8StatusCode::VP8_STATUS_OK => found.assume_init(),
             _ => return None,
         }
     };
-    let kept = found.has_animation == 0 && found.format == LOSSY;
-    kept.then_some((found.width, found.height, found.has_alpha != 0))
+    let [width, height] = [found.width, found.height].map(|side| u32::try_from(side).ok());
+    let (size, alpha) = ((width?, height?), found.has_alpha != 0);
+    (found.has_animation == 0).then_some(Found { size, alpha, lossless: found.format == LOSSLESS })
 }
 
 /// The size as C takes it, with the bytes of a row, where `bytes` are the pixels of such a picture.
@@ -57,8 +67,8 @@ fn sides((width, height): (u32, u32), alpha: bool, bytes: usize) -> Option<(c_in
     fits.then_some((width?, height?, row_bytes?))
 }
 
-/// Decodes a still, lossy picture of this size into `out`, as RGB, or RGBA for one with alpha. False if it is no such
-/// picture, or not all of it is there: then `out` holds anything.
+/// Decodes a still picture of this size into `out`, as RGB or RGBA, which a lossy one without alpha is not. False if it
+/// is no such picture, or not all of it is there: then `out` holds anything.
 pub fn decode(file: &[u8], size: (u32, u32), alpha: bool, out: &mut [u8]) -> bool {
     READY.call(call_first);
     decoded(file, size, alpha, out)
@@ -66,8 +76,8 @@ pub fn decode(file: &[u8], size: (u32, u32), alpha: bool, out: &mut [u8]) -> boo
 
 /// As [`decode`], once the library is ready.
 fn decoded(file: &[u8], size: (u32, u32), alpha: bool, out: &mut [u8]) -> bool {
-    let Some((width, height, row_bytes)) = sides(size, alpha, out.len()) else { return false };
-    if still_and_lossy(file) != Some((width, height, alpha)) {
+    let Some((_, _, row_bytes)) = sides(size, alpha, out.len()) else { return false };
+    if !found(file).is_some_and(|found| found.size == size && (found.alpha || found.lossless || !alpha)) {
         return false;
     }
     let decode = if alpha { WebPDecodeRGBAInto } else { WebPDecodeRGBInto };
@@ -172,13 +182,15 @@ mod tests {
         for size in [(1, 1), (2, 3), (16, 16), (17, 33), (130, 71)] {
             for alpha in [false, true] {
                 let pixels = pixels(size, alpha);
-                let file = encode(&pixels, size, alpha, LOSSY).unwrap();
-                let [zeros, ones] = [0, 255].map(|before| {
-                    let mut out = vec![before; pixels.len()];
-                    assert!(decode(&file, size, alpha, &mut out), "{size:?} {alpha}");
-                    out
-                });
-                assert!(zeros == ones, "{size:?} {alpha}");
+                for how in [LOSSY, (true, 20.0)] {
+                    let file = encode(&pixels, size, alpha, how).unwrap();
+                    let [zeros, ones] = [0, 255].map(|before| {
+                        let mut out = vec![before; pixels.len()];
+                        assert!(decode(&file, size, alpha, &mut out), "{size:?} {alpha}");
+                        out
+                    });
+                    assert!(zeros == ones, "{size:?} {alpha}");
+                }
             }
         }
     }
@@ -198,7 +210,9 @@ mod tests {
         assert!(!taken(&file, (u32::MAX, u32::MAX), false, length) && !taken(&[], size, false, length));
         assert!(!taken(&file[..file.len() - 3], size, false, length), "cut off");
         let lossless = encode(&pixels(size, false), size, false, (true, 75.0)).unwrap();
-        assert!(!taken(&lossless, size, false, length), "lossless");
+        assert!(taken(&lossless, size, false, length) && taken(&lossless, size, true, length / 3 * 4));
+        assert!(!taken(&lossless, (30, 40), false, length), "another size");
+        assert!(!taken(&lossless[..lossless.len() - 3], size, false, length), "cut off");
     }
 
     #[test]

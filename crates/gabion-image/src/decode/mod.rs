@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `jpeg` | `zune-jpeg`, `mozjpeg` | the fastest planes; the fastest pixels if there was an assembler, scaled decoding, CMYK |
 //! | `png` | `png` | row by row |
-//! | `webp` | `libwebp-sys` (libwebp), `image-webp` | lossy pictures in half of the time; the others without unsafe code |
+//! | `webp` | `libwebp-sys` (libwebp), `image-webp` | pixels in half of the time and little memory; what else is in a file |
 //! | `tiff` | `tiff` | the kept one |
 //! | `bmp` | `image` | the kept one; plain pixels are taken as they lie |
 //! | `gif` | `gif` | the kept one |
