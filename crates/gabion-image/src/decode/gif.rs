@@ -96,11 +96,15 @@ impl<'a> Gif<'a> {
     }
 }
 
-/// The pixels that the numbers of a palette stand for. What is not in it is grey.
+/// The pixels that the numbers of a palette stand for. What is not in it is grey; the transparent one need not be in
+/// it.
 fn colors(palette: &[u8], transparent: Option<u8>) -> Box<[[u8; 4]; 256]> {
-    let mut colors = Box::new([[GREY; 4]; 256]);
-    for (number, (color, &[red, green, blue])) in (0..=u8::MAX).zip(colors.iter_mut().zip(palette.as_chunks::<3>().0)) {
-        *color = [red, green, blue, if transparent == Some(number) { 0 } else { 255 }];
+    let mut colors = Box::new([[GREY, GREY, GREY, 255]; 256]);
+    for (color, &[red, green, blue]) in colors.iter_mut().zip(palette.as_chunks::<3>().0) {
+        *color = [red, green, blue, 255];
+    }
+    if let Some(number) = transparent {
+        colors[usize::from(number)][3] = 0;
     }
     colors
 }
@@ -258,6 +262,22 @@ mod tests {
             assert_eq!(&image.row(0).unwrap()[..first.len()], first, "{transparent:?} {place:?}");
             assert_eq!(frames(&bytes), Some(2));
             assert!((0..bytes.len()).all(|end| frames(&bytes[..end]).is_none()));
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_the_palette_are_grey_or_transparent() {
+        let pool = Pool::new(system(), Settings::default()).unwrap();
+        for (transparent, pixels) in [
+            (Some(7), [[90, 90, 90, 255], [GREY, GREY, GREY, 255], [GREY, GREY, GREY, 0]]),
+            (Some(1), [[90, 90, 90, 0], [GREY, GREY, GREY, 255], [GREY, GREY, GREY, 255]]),
+        ] {
+            let mut bytes = Vec::new();
+            let mut encoder = ::gif::Encoder::new(&mut bytes, 3, 1, &[90; 4 * 3]).unwrap();
+            encoder.write_frame(&::gif::Frame::from_indexed_pixels(3, 1, vec![1, 6, 7], transparent)).unwrap();
+            drop(encoder);
+            let image = Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap();
+            assert_eq!(image.row(0).unwrap(), pixels.as_flattened(), "{transparent:?}");
         }
     }
 
