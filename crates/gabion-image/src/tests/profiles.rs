@@ -106,3 +106,38 @@ fn a_thumbnail_keeps_the_profile_and_not_the_exif_block() {
         assert_eq!(bare.metadata(), &Metadata { exif: Some(exif.clone()), icc: None }, "{format}");
     }
 }
+
+/// A picture of JPEG with these parts of a profile: which one each is, of how many, and its bytes.
+fn in_parts(parts: &[(u8, u8, &[u8])]) -> Vec<u8> {
+    let file = encoded(&picture(&pool(), Mode::RGB, 20, 10), Format::Jpeg);
+    let segment = |(number, count, part): &(u8, u8, &[u8])| {
+        let body = [&b"ICC_PROFILE\0"[..], &[*number, *count], part].concat();
+        [&[0xFF, 0xE2][..], &(body.len() as u16 + 2).to_be_bytes(), &body].concat()
+    };
+    let segments: Vec<u8> = parts.iter().flat_map(segment).collect();
+    [&file[..2], &segments, &file[2..]].concat()
+}
+
+/// As `libjpeg` has it.
+#[test]
+fn a_profile_in_parts_is_whole_or_none() {
+    let whole = profile_of(Mode::RGB);
+    let (one, two, three) = (&whole[..50], &whole[50..90], &whole[90..]);
+    let kept = |parts: &[(u8, u8, &[u8])]| {
+        Image::decode(&pool(), &in_parts(parts), &OpenOptions::default()).unwrap().metadata().icc.clone()
+    };
+    assert_eq!(kept(&[(1, 1, &whole)]), Some(whole.clone()));
+    assert_eq!(kept(&[(1, 3, one), (2, 3, two), (3, 3, three)]), Some(whole.clone()));
+    assert_eq!(kept(&[(3, 3, three), (1, 3, one), (2, 3, two)]), Some(whole.clone()));
+    for parts in [
+        &[(1, 3, one), (3, 3, three)][..],
+        &[(1, 3, one), (2, 3, two), (2, 3, two), (3, 3, three)],
+        &[(1, 3, one), (2, 2, two), (3, 3, three)],
+        &[(0, 3, one), (1, 3, two), (2, 3, three)],
+        &[(1, 2, &whole)],
+        &[(0, 0, &whole)],
+        &[(1, 1, &[])],
+    ] {
+        assert_eq!(kept(parts), None, "{:?}", parts.iter().map(|part| (part.0, part.1)).collect::<Vec<_>>());
+    }
+}

@@ -55,7 +55,8 @@ struct Markers {
     /// Units from a restart to the next; 0: there are none.
     interval: u16,
     exif: Option<Vec<u8>>,
-    icc: Vec<(u8, Vec<u8>)>,
+    /// Parts of the profile: the number of each, from 1 on, and how many it says that there are.
+    icc: Vec<(u8, u8, Vec<u8>)>,
 }
 
 impl Frame {
@@ -151,8 +152,8 @@ impl Markers {
             0xE0 if body.starts_with(b"JFIF\0") => self.jfif = true,
             0xE1 if self.exif.is_none() => self.exif = body.strip_prefix(b"Exif\0\0").map(<[u8]>::to_vec),
             0xE2 => {
-                if let Some([number, _count, part @ ..]) = body.strip_prefix(b"ICC_PROFILE\0") {
-                    self.icc.push((*number, part.to_vec()));
+                if let Some([number, count, part @ ..]) = body.strip_prefix(b"ICC_PROFILE\0") {
+                    self.icc.push((*number, *count, part.to_vec()));
                 }
             }
             0xDD => self.interval = body.first_chunk().map_or(0, |&two| u16::from_be_bytes(two)),
@@ -188,8 +189,6 @@ impl Markers {
             return Err(corrupt("its sampling factors are not within 1 to 4"));
         }
         let ids: Vec<u8> = components.iter().map(|c| c[0]).collect();
-        self.icc.sort_by_key(|&(number, _)| number);
-        let icc: Vec<u8> = self.icc.iter().flat_map(|(_, part)| part).copied().collect();
         Ok(Frame {
             width: u16::from_be_bytes([*w1, *w0]).into(),
             height: u16::from_be_bytes([*h1, *h0]).into(),
@@ -199,8 +198,18 @@ impl Markers {
             scans: 1,
             sampling,
             restarts_within_rows: false,
-            metadata: Metadata { exif: self.exif, icc: (!icc.is_empty()).then_some(icc) },
+            metadata: Metadata { icc: self.profile(), exif: self.exif },
         })
+    }
+
+    /// The profile, if each of its parts is there once, as `libjpeg` has it: of some parts nothing can be made.
+    fn profile(&mut self) -> Option<Vec<u8>> {
+        self.icc.sort_by_key(|&(number, ..)| number);
+        let parts = self.icc.len();
+        let whole =
+            (1..).zip(&self.icc).all(|(place, part)| usize::from(part.0) == place && usize::from(part.1) == parts);
+        let icc: Vec<u8> = self.icc.iter().filter(|_| whole).flat_map(|(.., part)| part).copied().collect();
+        (!icc.is_empty()).then_some(icc)
     }
 
     /// The rules of `libjpeg`: JFIF first, then Adobe's marker, then the names of the components. Adobe's programs
