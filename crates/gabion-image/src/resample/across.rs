@@ -57,14 +57,15 @@ struct Taps {
     columns: Range<usize>,
     /// The same, sample by sample.
     turned: Buffer,
-    /// Of each new pixel: its first old one, and where its weights begin and end. Numbers as bytes.
+    /// Of each new pixel: its first old one, and how many weights it has, which stand behind those of the one before.
+    /// Numbers as bytes.
     pixels: Buffer,
     /// Floats as bytes.
     weights: Buffer,
 }
 
-/// A tap in `pixels`.
-type Tap = [[u8; 4]; 3];
+/// A tap in `pixels`. The sum of all weights is more than a number in it can be.
+type Tap = [[u8; 4]; 2];
 /// A sample of all rows.
 type Column = [[u8; 4]; ROWS];
 
@@ -89,7 +90,7 @@ impl Taps {
             pixels: pool.rent(&Request::new(widths.1 * size_of::<Tap>()))?,
             weights: pool.rent(&Request::new(widths.1 * exact.most() * size_of::<f32>()))?,
         };
-        let pixels = taps.pixels.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<3>().0;
+        let pixels = taps.pixels.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<2>().0;
         let weights = taps.weights.as_mut_slice().as_chunks_mut::<4>().0;
         let mut end = 0;
         for (new, tap) in pixels.iter_mut().enumerate() {
@@ -97,7 +98,7 @@ impl Taps {
             let at = end;
             end += some.len();
             weights[at..end].copy_from_slice(some);
-            *tap = [old.start - columns.start, at, end].map(|number| (number as u32).to_ne_bytes());
+            *tap = [old.start - columns.start, some.len()].map(|number| (number as u32).to_ne_bytes());
         }
         Ok(taps)
     }
@@ -121,12 +122,14 @@ impl<const N: usize> SumKernel for Filtered<'_, N> {
         let columns: &mut [Column] = turned.as_mut_slice().as_chunks_mut().0.as_chunks_mut().0;
         turn(rows.as_slice().as_chunks().0, *stride, columns);
         let pixels: &[Tap] = pixels.as_slice().as_chunks().0.as_chunks().0;
-        let weights: &Floats = weights.as_slice().as_chunks().0;
+        let mut rest: &Floats = weights.as_slice().as_chunks().0;
         let old: &[[Column; N]] = columns.as_chunks().0;
         let row_bytes = self.out.len() / *came;
         for (new, tap) in pixels.iter().take(row_bytes / N).enumerate() {
-            let (first, at, end) = (number(tap[0]), number(tap[1]), number(tap[2]));
-            let (weights, old) = (&weights[at..end], &old[first..][..end - at]);
+            let (first, count) = (number(tap[0]), number(tap[1]));
+            let (weights, behind) = rest.split_at(count);
+            rest = behind;
+            let old = &old[first..][..count];
             for channel in 0..N {
                 let mut sums = [0f32; ROWS];
                 for (weight, pixel) in weights.iter().zip(old) {
