@@ -143,3 +143,14 @@ def test_a_file_on_disk_is_refused_before_it_is_read(tmp_path: Path) -> None:
             ):
                 Image.open(file, max_bytes=1024)
             assert file.tell() == 6
+
+
+def test_what_is_read_or_copied_is_no_longer_than_max_bytes_and_bytes_may_be(tmp_path: Path) -> None:
+    content = encoded(noise("RGB", (8, 8)), "BMP")
+    most = len(content) - 1
+    assert Image.open(content, max_bytes=most).size == Image.probe(content, max_bytes=most).size == (8, 8)
+    (tmp_path / "image.bmp").write_bytes(content)
+    for opened in (Image.open, Image.probe):
+        for source in (bytearray(content), io.BytesIO(content), tmp_path / "image.bmp"):
+            with pytest.raises(gabion.LimitError, match=f"bytes, more than max_bytes={most} allows"):
+                opened(source, max_bytes=most)

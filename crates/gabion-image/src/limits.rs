@@ -9,7 +9,8 @@ pub struct Limits {
     /// Pixels of the picture in the file. Default: 2²⁸, which is 268 megapixels.
     pub max_pixels: u64,
     /// Bytes that one call may take for the new image and for what is decoded as a whole beside it: pixels,
-    /// coefficients, another image if it has to be turned. The file's own bytes may be as many. Default: 2 GiB.
+    /// coefficients, another image if it has to be turned. A file that is read may be as long, too; bytes that are
+    /// handed over take nothing, and may be longer. Default: 2 GiB.
     pub max_bytes: u64,
 }
 
