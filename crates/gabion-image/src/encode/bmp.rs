@@ -36,7 +36,7 @@ pub fn write(image: &Image, out: &mut dyn Write) -> Result<()> {
     let row_bytes = image.width() as usize * channels;
     let padded = row_bytes.next_multiple_of(4);
     let mut gathered = image.pool().rent(&Request::new(padded * (GATHERED / padded).max(1)))?;
-    // Renting may give more than was asked for; the padding stays 0.
+    // The padding stays 0.
     let gathered = gathered.as_mut_slice();
     gathered.fill(0);
     let mut rows = (0..image.height()).rev().filter_map(|y| image.row(y));
