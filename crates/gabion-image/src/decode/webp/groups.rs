@@ -4,8 +4,12 @@
 //! groups at a time. A small file may have 65,536 of them, which are 800 MB, and other files have a few: so the names
 //! are read before. Before them come the transforms, whose data are images of the same kind, and are passed over.
 
-/// Bytes that libwebp takes for a group, at most.
-pub const GROUP: u64 = 4 * (630 * 3 + 410 + 2704) + 5 * 8 + 4 * 4 + 64 * 8;
+/// Groups that count for nothing.
+const FEW: usize = 16;
+
+/// Bytes that libwebp takes for a group, at most, beside four for each colour of the cache: the entries of its tables,
+/// and what leads to them.
+const GROUP: usize = 4 * (630 * 3 + 410 + 654 + 2) + 5 * 8 + 4 * 4 + 64 * 8;
 
 /// Up to here libwebp takes as many groups as the highest name says.
 const AS_NAMED: usize = 1000;
@@ -219,9 +223,15 @@ fn parts(side: usize, shift: usize) -> usize {
     (side + (1 << shift) - 1) >> shift
 }
 
-/// For how many groups libwebp takes memory, to read lossless pixels of this size. `None` for what it does not read up
-/// to there.
-pub fn count(pixels: &[u8], (width, height): (u32, u32)) -> Option<usize> {
+/// Bytes that libwebp takes for the groups of lossless pixels of this size, at most. `None` for what it does not read
+/// up to there.
+pub fn room(pixels: &[u8], size: (u32, u32)) -> Option<u64> {
+    let (groups, colors) = count(pixels, size)?;
+    Some(groups.saturating_sub(FEW) as u64 * (GROUP + 4 * colors) as u64)
+}
+
+/// How many groups libwebp takes memory for, and how many colours the cache has.
+fn count(pixels: &[u8], (width, height): (u32, u32)) -> Option<(usize, usize)> {
     let mut bits = Bits { bytes: pixels, at: 0 };
     let (mut width, height) = (width as usize, height as usize);
     let mut seen = [false; 4];
@@ -253,11 +263,9 @@ pub fn count(pixels: &[u8], (width, height): (u32, u32)) -> Option<usize> {
             _ => {}
         }
     }
-    if bits.flag()? {
-        bits.read(4)?;
-    }
+    let colors = if bits.flag()? { 1 << bits.read(4)? } else { 0 };
     if !bits.flag()? {
-        return Some(1);
+        return Some((1, colors));
     }
     let shift = 2 + bits.read(3)?;
     let mut names = image(&mut bits, (parts(width, shift), parts(height, shift)), true)?;
@@ -267,7 +275,7 @@ pub fn count(pixels: &[u8], (width, height): (u32, u32)) -> Option<usize> {
     names.sort_unstable();
     names.dedup();
     let named = names.last().map_or(1, |name| *name as usize + 1);
-    Some(if named > AS_NAMED || named > width * height { names.len() } else { named })
+    Some((if named > AS_NAMED || named > width * height { names.len() } else { named }, colors))
 }
 
 #[cfg(test)]
@@ -350,10 +358,10 @@ pub mod tests {
             ((64, 64), (0..256).rev().collect(), 256),
         ] {
             let pixels = pixels_of_groups(size, &names);
-            assert_eq!(count(&pixels[5..], size), Some(groups), "{size:?} {names:?}");
+            assert_eq!(count(&pixels[5..], size), Some((groups, 0)), "{size:?} {names:?}");
             for length in 5..pixels.len().min(200) {
                 let counted = count(&pixels[5..length], size);
-                assert!(counted.is_none_or(|counted| counted == groups), "{size:?} {length}");
+                assert!(counted.is_none_or(|counted| counted == (groups, 0)), "{size:?} {length}");
             }
         }
     }
@@ -374,7 +382,7 @@ pub mod tests {
             let size = (width as u32, height as u32);
             for quality in [0.0, 50.0, 100.0] {
                 let file = libwebp::encode(&pixels, size, true, (true, quality)).unwrap();
-                let counted = count(&file[25..], size).unwrap();
+                let (counted, _) = count(&file[25..], size).unwrap();
                 assert!(counted <= 2600, "{counted}");
                 many = many.max(counted);
                 // Whatever it is that is damaged.

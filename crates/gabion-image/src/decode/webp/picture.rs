@@ -42,9 +42,6 @@ struct Part<'a> {
 /// those that filters still change, and a row of planes; or some rows of lossless pixels.
 const COLUMN: u64 = 128;
 
-/// Groups that count for nothing.
-const FEW: usize = 16;
-
 fn mode(alpha: bool) -> Mode {
     if alpha { Mode::RGBA } else { Mode::RGB }
 }
@@ -84,8 +81,7 @@ impl<'a> Part<'a> {
 
     /// Bytes that libwebp takes for groups of codes.
     fn groups(&self) -> u64 {
-        let count = lossless(self.chunks).and_then(|pixels| groups::count(pixels, self.found.size));
-        count.map_or(0, |count| count.saturating_sub(FEW) as u64 * groups::GROUP)
+        lossless(self.chunks).and_then(|pixels| groups::room(pixels, self.found.size)).unwrap_or(0)
     }
 
     fn decode(&self, out: &mut [u8]) -> bool {
