@@ -177,12 +177,26 @@ impl Shared {
         }
         match self.rent_piece(bytes, piece_class(bytes), clean) {
             Ok(piece) => Ok(self.buffer_on(piece, bytes, clean)),
-            // No room for a block more to cut, or none to waste, but there may be for the bytes alone.
-            Err(BlockError::Total { .. }) => {
-                let span = self.rent_exactly(bytes, exact_bytes(bytes))?;
-                Ok(self.buffer_of(span, bytes, clean))
-            }
+            Err(BlockError::Total { .. }) => self.lend_scarce(bytes, clean),
             Err(other) => Err(other),
+        }
+    }
+
+    /// Lends what a piece would serve where there is no room for a block more to cut, or none to waste: there may be
+    /// for the bytes alone, or a piece that lay in a cache is free now.
+    #[cold]
+    fn lend_scarce(&'static self, bytes: usize, clean: bool) -> Result<Buffer, BlockError> {
+        loop {
+            let error = match self.rent_exactly(bytes, exact_bytes(bytes)) {
+                Err(error @ BlockError::Total { .. }) => error,
+                done => return Ok(self.buffer_of(done?, bytes, clean)),
+            };
+            match self.rent_free_piece(piece_class(bytes), clean) {
+                Ok(piece) => return Ok(self.buffer_on(piece, bytes, clean)),
+                // They are back in a moment.
+                Err(true) => std::thread::yield_now(),
+                Err(false) => return Err(error),
+            }
         }
     }
 

@@ -22,6 +22,9 @@ pub(crate) struct Ledger {
     allowed: AtomicU64,
     /// Part of `drawn` that some thread is unmapping at this moment: a thread that needs room waits for it.
     leaving: AtomicU64,
+    /// Free pieces that some thread is giving the memory of back at this moment: a thread that finds none waits for
+    /// them.
+    aside: AtomicU64,
     /// Lent to block sets and runs of piles; not part of `drawn`.
     held: AtomicU64,
     /// Part of `held` that is with the system, as far as its owners have said so.
@@ -42,6 +45,7 @@ impl Ledger {
             peak: zero(),
             allowed: zero(),
             leaving: zero(),
+            aside: zero(),
             held: zero(),
             gone: zero(),
             mark: zero(),
@@ -91,10 +95,26 @@ impl Ledger {
         self.leaving.load(Ordering::Acquire)
     }
 
+    /// Says that `bytes` of free pieces were taken to give their memory back; with their arena's lock held.
+    pub fn set_aside(&self, bytes: u64) {
+        self.aside.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that they are back in their arena.
+    pub fn brought_back(&self, bytes: u64) {
+        self.aside.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of such pieces. With an arena's lock held, all that were taken out of it and are not back are counted.
+    pub fn aside(&self) -> u64 {
+        self.aside.load(Ordering::Relaxed)
+    }
+
     /// For the child of a fork, where the threads that were unmapping are gone. What they had in hand stays mapped and
     /// counted.
     pub fn forget_leaving(&self) {
         self.leaving.store(0, Ordering::Relaxed);
+        self.aside.store(0, Ordering::Relaxed);
     }
 
     /// Moves `bytes` of mapped memory to what block sets hold.

@@ -68,7 +68,7 @@ impl Shared {
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
         let class = if self.blocks_are_dear() && !self.is_cut(class) {
-            if let Some(piece) = self.rent_larger_piece(class, clean) {
+            if let Ok(piece) = self.rent_free_piece(class + 1, clean) {
                 return Ok(piece);
             }
             let shared = piece_class(LARGEST_SHARED);
@@ -82,13 +82,16 @@ impl Shared {
         };
         self.rent_next_pieces(asked, class, clean, false).or_else(|error| {
             // A block for each class in use can be all that the limit allows, or the system has, and nearly all of it
-            // free.
-            if let Some(piece) = self.rent_larger_piece(class, clean) {
+            // free. And what threads had in their caches lies in the arenas by now, this thread's own among them.
+            if let Ok(piece) = self.rent_free_piece(class, clean) {
                 return Ok(piece);
             }
             // Only the system's own memory is worth waiting for here.
-            let waits = matches!(error, BlockError::NoMemory { .. });
-            if waits { self.rent_next_pieces(asked, class, clean, true) } else { Err(error) }
+            if !matches!(error, BlockError::NoMemory { .. }) {
+                return Err(error);
+            }
+            let patiently = self.rent_next_pieces(asked, class, clean, true);
+            patiently.or_else(|error| self.rent_free_piece(class, clean).map_err(|_| error))
         })
     }
 
@@ -123,20 +126,25 @@ impl Shared {
         Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least"))
     }
 
-    /// Takes a free piece of the next larger class that any arena has one of.
-    fn rent_larger_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
+    /// Takes a free piece of a class, or of the next larger one that any arena has one of. Where there is none, says
+    /// whether some are free that a thread is just giving the memory of back.
+    pub fn rent_free_piece(&'static self, class: usize, clean: bool) -> Result<Piece, bool> {
         let home = self.arena(seat::arena(self));
-        let of_class = |larger| self.arenas_from(home.index).map(move |arena| (arena, larger));
-        let piece = (class + 1..PIECE_CLASSES).flat_map(of_class).find_map(|(arena, larger)| {
-            let mut one = [None];
-            arena.lock().take_pieces(larger, clean, self.tick(), &mut one);
+        let of_class = |class| self.arenas_from(home.index).map(move |arena| (arena, class));
+        let mut aside = false;
+        let found = (class..PIECE_CLASSES).flat_map(of_class).find_map(|(arena, class)| {
+            let (mut one, mut shelves) = ([None], arena.lock());
+            shelves.take_pieces(class, clean, self.tick(), &mut one);
+            // With the lock held: what was taken out of this arena for that, and is not back, is counted.
+            aside |= self.ledger.aside() > 0;
             one[0]
-        })?;
+        });
+        let piece = found.ok_or(aside)?;
         let mut shelves = home.lock();
         shelves.counts.rented += 1;
         shelves.counts.hits_piece += 1;
         shelves.counts.stolen += u64::from(piece.span().home() != home.index);
-        Some(piece)
+        Ok(piece)
     }
 
     /// The last of the pieces; the others go into this thread's cache.

@@ -145,7 +145,12 @@ impl Shared {
         for (arena, class) in self.arenas().flat_map(|arena| classes().map(move |class| (arena, class))) {
             loop {
                 let mut pieces = [None; MOST_MOVED];
-                let taken = arena.lock().take_warm_large(class, before, &mut pieces);
+                let taken = {
+                    let mut shelves = arena.lock();
+                    let taken = shelves.take_warm_large(class, before, &mut pieces);
+                    self.ledger.set_aside((taken * piece_bytes(class)) as u64);
+                    taken
+                };
                 if taken == 0 {
                     break;
                 }
@@ -160,8 +165,10 @@ impl Shared {
                     *piece = Piece::new(piece.span(), piece.index(), true);
                 }
                 self.put_back(&pieces[..taken], true, |whole| self.part_with(whole));
+                let bytes = (taken * piece_bytes(class)) as u64;
+                self.ledger.brought_back(bytes);
                 self.admission.room_made();
-                freed += (taken * piece_bytes(class)) as u64;
+                freed += bytes;
             }
         }
         count(&self.tallies.trimmed, freed);
@@ -232,6 +239,9 @@ impl Shared {
             let cut = unsafe { shelves.end_cut(span) };
             if keep {
                 shelves.shelve(span, tick);
+            } else {
+                // As in `take_coldest`.
+                self.ledger.leave(span.bytes() as u64);
             }
             drop(shelves);
             whole_again(Whole { cut, unkept: (!keep).then_some(span) });
@@ -242,7 +252,9 @@ impl Shared {
     fn part_with(&self, whole: Whole) {
         drop(whole.cut);
         if let Some(span) = whole.unkept {
+            let bytes = span.bytes() as u64;
             self.unmap(span);
+            self.ledger.left(bytes);
         }
     }
 

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex, OnceLock};
+use std::sync::{Barrier, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use super::{close, pool_with, quiet, rent};
 use crate::BLOCK_BYTES;
 use crate::os::{Os, Twin};
 use crate::pool::span::{Use, records_of};
-use crate::pool::{Change, Pool};
+use crate::pool::{Buffer, Change, Pool, Request, Settings};
 
 /// A door to the system with somebody at it, who is called before each mapping and each unmapping.
 #[derive(Default)]
@@ -18,6 +18,7 @@ struct Watched {
     twin: Twin,
     at_map: OnceLock<Box<dyn Fn() + Send + Sync>>,
     at_unmap: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    at_decommit: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl fmt::Debug for Watched {
@@ -40,6 +41,7 @@ unsafe impl Os for Watched {
     }
 
     unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize) {
+        self.at_decommit.get().inspect(|call| call());
         // SAFETY: the caller's duty, passed on.
         unsafe { self.twin.decommit(at, bytes) };
     }
@@ -67,9 +69,14 @@ unsafe impl Os for Watched {
 
 /// A pool of one arena behind a watched door.
 fn watched(pool_bytes: u64) -> (Pool, &'static Watched) {
+    watched_with(|settings| settings.pool_bytes = pool_bytes)
+}
+
+fn watched_with(change: impl FnOnce(&mut Settings)) -> (Pool, &'static Watched) {
     let door: &'static Watched = Box::leak(Box::default());
     let mut settings = quiet();
-    (settings.arenas, settings.pool_bytes) = (1, pool_bytes);
+    settings.arenas = 1;
+    change(&mut settings);
     let pool = Pool::with_root(door, settings, "/nonexistent-root".into()).unwrap();
     assert!(pool.shared().trimmer.duty.take());
     (pool, door)
@@ -190,6 +197,39 @@ fn figures_are_gathered_while_arenas_open() {
             }
         });
         close(pool, twin);
+    }
+}
+
+/// Of 15 of 16 pieces nothing was in use, and yet the limit forbade one of them.
+#[test]
+fn what_is_refused_is_not_just_in_the_trimmers_hand() {
+    for asked in [256 << 10, 200_000] {
+        let (pool, door) = watched_with(|settings| settings.total_limit = 4 << 20);
+        let mut live: Vec<Buffer> = (0..16).map(|_| rent(&pool, 256 << 10)).collect();
+        for buffer in &mut live {
+            buffer.as_mut_slice().fill(1);
+        }
+        live.truncate(1);
+        let (begun, wait) = mpsc::channel();
+        let (say, done) = mpsc::channel::<()>();
+        let (begun, done) = (Mutex::new(begun), Mutex::new(Some(done)));
+        let trims = move || {
+            if let Some(done) = done.lock().unwrap().take() {
+                begun.lock().unwrap().send(()).unwrap();
+                // Long enough for a refusal; who is to be served waits for the pieces.
+                let _ = done.recv_timeout(Duration::from_millis(100));
+            }
+        };
+        assert!(door.at_decommit.set(Box::new(trims)).is_ok());
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.trim(true));
+            wait.recv().unwrap();
+            let served = pool.rent(&Request::new(asked)).map(|buffer| buffer.len());
+            let _ = say.send(());
+            assert_eq!(served, Ok(asked));
+        });
+        drop((live, pool));
+        assert_eq!(door.twin.mapped(), 0);
     }
 }
 

@@ -50,6 +50,33 @@ fn the_total_is_limited_to_the_page() {
     }
 }
 
+/// Nobody looked for its class again after that had emptied the caches.
+#[test]
+fn pieces_of_another_threads_cache_are_lent_before_anything_is_refused() {
+    // Of a block that is cut for the class, and of a larger class where no block is cut for this one.
+    for asked in [MIB, 600_000] {
+        let (pool, twin) = pool_with(|settings| settings.total_limit = 4 << 20);
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let (say, said) = std::sync::mpsc::channel();
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut four: Vec<Buffer> = (0..4).map(|_| rent(pool, MIB)).collect();
+                four.truncate(2);
+                assert_eq!(pool.stats().cached, 2 << 20);
+                say.send(()).unwrap();
+                let _ = wait.recv();
+            });
+            said.recv().unwrap();
+            let served = pool.rent(&Request::new(asked)).map(|buffer| buffer.len());
+            drop(go_on);
+            assert_eq!(served, Ok(asked));
+        });
+        assert!(twin.peak() <= 4 << 20);
+        close(pool, twin);
+    }
+}
+
 /// Each class cuts a block of its own, so a limit of few blocks was all lent while nearly all of it was free.
 #[test]
 fn a_larger_piece_serves_where_no_block_is_left_to_cut() {
