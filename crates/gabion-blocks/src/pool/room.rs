@@ -218,7 +218,7 @@ impl Shared {
         let tick = self.tick();
         let mut left = pieces.iter().flatten().copied().peekable();
         while let Some(&first) = left.peek() {
-            let keep = self.keeps();
+            let keep = self.keeps_whole();
             let arena = self.arena(first.span().home());
             let mut whole = None;
             let mut shelves = arena.lock();

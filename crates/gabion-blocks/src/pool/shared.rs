@@ -152,6 +152,8 @@ pub(crate) struct Shared {
     pub root: PathBuf,
     // Copies of the settings, for the hot path.
     pool_bytes: AtomicU64,
+    /// The lesser of `pool_bytes` and `total_limit`.
+    most_kept: AtomicU64,
     /// What one request may ask for, and what the machine could ever serve.
     largest: AtomicU64,
     machine: u64,
@@ -197,6 +199,7 @@ impl Shared {
             born: Instant::now(),
             root,
             pool_bytes: AtomicU64::new(0),
+            most_kept: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             machine: limits::memory_and_swap().min(MOST),
             total_limit: AtomicU64::new(0),
@@ -225,6 +228,7 @@ impl Shared {
     pub fn publish(&self, settings: &Settings) {
         // Relaxed, here and where they are read: a request beside a change sees the old setting or the new.
         self.pool_bytes.store(settings.pool_bytes, Ordering::Relaxed);
+        self.most_kept.store(settings.pool_bytes.min(settings.total_limit), Ordering::Relaxed);
         self.largest.store(settings.allocation_limit.min(self.machine), Ordering::Relaxed);
         self.total_limit.store(settings.total_limit, Ordering::Relaxed);
         self.arena_mask.store(settings.arenas - 1, Ordering::Relaxed);
@@ -261,11 +265,18 @@ impl Shared {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// Whether memory that comes back is kept: not beyond what the pool may keep, and not while somebody waits for
-    /// room.
+    /// Whether memory that comes back is kept: not beyond what the pool may keep, nor beyond a total limit that was
+    /// lowered, and not while somebody waits for room.
     #[inline]
     pub fn keeps(&self) -> bool {
-        self.ledger.kept() <= self.pool_bytes() && !self.admission.anyone()
+        self.ledger.kept() <= self.most_kept.load(Ordering::Relaxed) && !self.admission.anyone()
+    }
+
+    /// As [`Shared::keeps`], of whole spans, which could be unmapped: where allowances take a part of the total limit,
+    /// too.
+    #[inline]
+    pub fn keeps_whole(&self) -> bool {
+        self.keeps() && self.ledger.drawn() <= self.total_limit()
     }
 
     /// An arena; made at its first use. Another one, as long as there is no memory for it.

@@ -166,7 +166,7 @@ impl Shared {
 
     /// Takes whole memory back from a buffer: onto the shelf that it came from, or back to the system.
     pub fn return_whole(&'static self, span: &'static Span) {
-        let keep = span.class() != NO_CLASS && self.keeps();
+        let keep = span.class() != NO_CLASS && self.keeps_whole();
         let (arena, tick) = (self.arena(span.home()), self.tick());
         {
             let mut shelves = arena.lock();

@@ -206,6 +206,37 @@ fn the_pool_keeps_no_more_than_it_may() {
     close(pool, twin);
 }
 
+/// What came back was lent again and again, beyond the limit.
+#[test]
+fn a_lower_total_limit_holds_for_what_is_lent_already() {
+    let (pool, twin) = pool();
+    let mut live: Vec<Buffer> = (0..5).map(|_| rent(&pool, 4 * MIB)).collect();
+    let mut pieces: Vec<Buffer> = (0..3).map(|_| rent(&pool, 2 * MIB)).collect();
+    total(&pool, 8 * MIB);
+    for left in (2..5).rev() {
+        live.pop();
+        assert!(pool.rent(&Request::new(4 * MIB)).is_err());
+        assert_eq!(live.len(), left);
+    }
+    while pieces.pop().is_some() {
+        assert!(pool.rent(&Request::new(3 * MIB)).is_err());
+    }
+    assert_eq!((pool.stats().mapped, twin.mapped()), (8 << 20, 8 << 20));
+    live.pop();
+    live.push(rent(&pool, 4 * MIB));
+    assert!(pool.rent(&Request::new(1)).is_err());
+    drop(live);
+    assert_eq!(pool.stats().idle, 8 << 20, "as much as may be mapped is kept");
+    // What is allowed counts for the limit, too.
+    total(&pool, 64 * MIB);
+    let (allowance, whole) = (pool.allow(40 * MIB).unwrap(), rent(&pool, 4 * MIB));
+    total(&pool, 8 * MIB);
+    drop(whole);
+    assert_eq!((pool.stats().idle, twin.mapped()), (0, 0));
+    drop(allowance);
+    close(pool, twin);
+}
+
 #[test]
 fn settings_change_at_run_time_or_not_at_all() {
     let (pool, twin) = pool();
