@@ -212,8 +212,9 @@ impl Shared {
         self.admission.room_made();
     }
 
-    /// Takes pieces back into their arenas, `aside` when they count as that. `whole_again` is called, without any
-    /// arena's lock, with each block that is whole again, for [`Shared::part_with`].
+    /// Takes pieces back into their arenas, `aside` when they count as that: nobody has used their block then.
+    /// `whole_again` is called, without any arena's lock, with each block that is whole again, for
+    /// [`Shared::part_with`].
     fn put_back(&self, pieces: &[Option<Piece>], aside: bool, mut whole_again: impl FnMut(Whole)) {
         let tick = self.tick();
         let mut left = pieces.iter().flatten().copied().peekable();
@@ -228,9 +229,11 @@ impl Shared {
             {
                 if aside {
                     shelves.counts.aside -= piece_bytes(piece.span().piece_class()) as u64;
+                } else {
+                    piece.span().stamp.store(tick, Ordering::Relaxed);
                 }
                 // SAFETY: a piece that is out keeps its block cut, so the block is on the list of its home, this arena.
-                whole = unsafe { shelves.give_piece(piece, tick) };
+                whole = unsafe { shelves.give_piece(piece) };
             }
             let Some(span) = whole else { continue };
             // With parts of it cold, it is not what the next user expects of the pool.

@@ -265,13 +265,12 @@ impl Shelves {
     ///
     /// # Safety
     /// The piece's block is one of this arena's cut blocks.
-    pub unsafe fn give_piece(&mut self, piece: Piece, stamp: u64) -> Option<&'static Span> {
+    pub unsafe fn give_piece(&mut self, piece: Piece) -> Option<&'static Span> {
         let (span, class) = (piece.span(), piece.span().piece_class());
         // SAFETY: on this arena's list (duty of the caller), whose lock is held: `self` is what it guards.
         let cut = unsafe { span.cut() };
         let warm = cut.warm();
         assert!(cut.give(piece.index(), piece.reads_zero()), "a piece was given back twice");
-        span.stamp.store(stamp, Ordering::Relaxed);
         self.counts.pieces_out -= piece_bytes(class) as u64;
         if cut.free == 1 {
             // Nearly full: the front of the list, so that emptier blocks may become whole again.

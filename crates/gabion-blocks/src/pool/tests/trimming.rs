@@ -147,6 +147,22 @@ fn large_free_pieces_go_back_while_their_block_is_in_use() {
     close(pool, twin);
 }
 
+/// Those of a block went 32 in a period.
+#[test]
+fn large_free_pieces_are_gone_two_periods_after_the_load_however_many() {
+    let (pool, twin) = pool();
+    let mut live: Vec<Buffer> = (0..256).map(|_| rent(&pool, 16 << 10)).collect();
+    fill(&mut live, 1);
+    live.truncate(1);
+    for quarter in 1..=8 {
+        look(&pool, f64::from(quarter) / 4.0);
+        assert!(quarter > 4 || twin.decommitted() == 0, "not before they were left alone for a period");
+    }
+    assert_eq!(twin.decommitted(), 255 * (16 << 10));
+    drop(live);
+    close(pool, twin);
+}
+
 #[test]
 fn caches_that_are_not_used_are_emptied() {
     let (pool, twin) = pool();
