@@ -3,9 +3,12 @@
 import contextlib
 import enum
 import os
+import shutil
 import stat
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from array import array
@@ -230,6 +233,57 @@ def test_who_reads_the_file_before_reads_on(pile: gabion.Pile, path: Path) -> No
         with gabion.Pile(path=path, read_only=True) as newer:
             assert newer.get(ptr) == "second"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640, "the mode is handed down"
+
+
+def list_of_rights() -> bytes:
+    """An ACL: user 4242 may read, the file's group may do nothing."""
+    entries = [(1, 6, -1), (2, 4, 4242), (4, 0, -1), (16, 4, -1), (32, 0, -1)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+
+def test_the_rights_of_a_list_are_not_given_to_a_group(pile: gabion.Pile, path: Path, tmp_path: Path) -> None:
+    """The mode shows the most that anybody on the list may where the group's rights stand else."""
+    picture = tmp_path / "picture.png"
+    for file, save in ((path, pile.save), (picture, gabion.Image.new("L", (5, 4)).save)):
+        save(file)
+        file.chmod(0o600)
+        try:
+            os.setxattr(file, "system.posix_acl_access", list_of_rights())
+        except OSError:
+            pytest.skip("the disk knows no such lists")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o640
+        save(file)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser makes files of groups that their users are not in")
+def test_another_group_may_only_do_what_all_others_may(pile: gabion.Pile) -> None:
+    """A user's file of a group that the user is not in: the new one has the user's own group."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        os.chown(folder, 65534, -1)
+        for name, save in (("pile", pile.save), ("picture.png", gabion.Image.new("L", (5, 4)).save)):
+            for before, after in ((0o640, 0o600), (0o664, 0o644), (0o675, 0o655), (0o604, 0o604)):
+                file = folder / name
+                save(file)
+                os.chown(file, 65534, 4242)
+                file.chmod(before)
+                os.seteuid(65534)
+                try:
+                    save(file)
+                finally:
+                    os.seteuid(0)
+                about = file.stat()
+                assert (about.st_uid, about.st_gid != 4242) == (65534, True)
+                assert oct(stat.S_IMODE(about.st_mode)) == oct(after), name
+                # The superuser may give it to the group, which has its rights then.
+                os.chown(file, 65534, 4242)
+                file.chmod(before)
+                save(file)
+                assert (file.stat().st_gid, stat.S_IMODE(file.stat().st_mode)) == (4242, before)
+                file.unlink()
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_threads_go_on_while_it_is_saved(pile: gabion.Pile, path: Path) -> None:

@@ -68,7 +68,7 @@ fn aside(place: &Path, old: Option<&Metadata>, write: impl FnOnce(&mut dyn Write
     // As a plain new file would have it: what the user's mask leaves of reading and writing for all.
     let mut file = Aside::begin(folder_of(place), 0o666)?;
     if let Some(old) = old {
-        hand_down(old, file.file())?;
+        hand_down(old, place, file.file())?;
     }
     buffered(file.file(), write)?;
     file.take_name()?.persist(place).map_err(|error| error.error)?;

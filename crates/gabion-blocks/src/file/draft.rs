@@ -239,7 +239,7 @@ impl Draft {
     /// Gives the file the mode of the one that has the name so far, and its owner where this process may.
     fn take_after_old(&self) -> Result<(), FileError> {
         let Some(Old { about, .. }) = &self.old else { return Ok(()) };
-        hand_down(about, self.file.file()).map_err(FileError::system("make the file"))
+        hand_down(about, &self.place, self.file.file()).map_err(FileError::system("make the file"))
     }
 
     /// Adds a block of the log with one record.

@@ -39,17 +39,43 @@ pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
 /// another one now.
 const RIGHTS: u32 = 0o777;
 
-/// Gives a new file the rights of an old one, and its owner where this process may.
+/// Gives a new file the rights of an old one, which is at `place`, and its owner and group where this process may.
+///
+/// Where the new file's group is another one, it may do only what all others may. So it is where the old file has a
+/// list of who may (an ACL), which is not handed down: the rights of its group are then the most that anybody on the
+/// list may.
 ///
 /// # Errors
 /// What the system says where the rights cannot be given.
-pub fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
+pub fn hand_down(old: &Metadata, place: &Path, file: &File) -> io::Result<()> {
     let new = file.metadata()?;
     // Only the superuser may give files to others; other users may give what they write to groups that they are in.
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
         let _ = fchown(file, None, Some(old.gid()));
     }
-    file.set_permissions(Permissions::from_mode(old.mode() & RIGHTS))
+    let rights = old.mode() & RIGHTS;
+    let same_group = file.metadata()?.gid() == old.gid() && !may_have_list(place);
+    let rights = if same_group { rights } else { rights & (0o707 | (rights & 0o007) << 3) };
+    file.set_permissions(Permissions::from_mode(rights))
+}
+
+/// Whether a file may have a list of who may read and write it beside its owner and its group.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn may_have_list(place: &Path) -> bool {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    let Ok(path) = CString::new(place.as_os_str().as_bytes()) else { return true };
+    // SAFETY: two texts that end with a zero, and live over the call, which is to write nothing.
+    let found = unsafe { libc::getxattr(path.as_ptr(), c"system.posix_acl_access".as_ptr(), std::ptr::null_mut(), 0) };
+    // Where it has none, and where the disk or the system knows no such lists.
+    let none = [libc::ENODATA, libc::EOPNOTSUPP, libc::ENOSYS];
+    found >= 0 || !io::Error::last_os_error().raw_os_error().is_some_and(|number| none.contains(&number))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn may_have_list(_: &Path) -> bool {
+    false
 }
 
 /// A file that is written beside the one that it will replace. It has no name until it is whole, where the disk knows
