@@ -288,6 +288,28 @@ def test_who_waits_is_served_in_order() -> None:
     assert order == sorted(order)
 
 
+def test_who_would_wait_does_not_pass_who_waits() -> None:
+    """Warm memory went to whoever came."""
+    memory.configure(total_limit=room(8))
+    # Half of a block is free, and nothing else.
+    half, block = memory.rent(2 * MIB), memory.rent(4 * MIB)
+    memory.rent(2 * MIB, timeout=0.05).release()
+    waited = memory.stats().waited
+    waiting = threading.Thread(target=lambda: memory.rent(4 * MIB, timeout=HANGS).release())
+    waiting.start()
+    while memory.stats().waited == waited:
+        time.sleep(0.001)
+    try:
+        with pytest.raises(gabion.LimitError, match="came before it still waited"):
+            memory.rent(2 * MIB, timeout=0.05)
+        for timeout in (None, 0):  # who does not wait does not queue
+            memory.rent(2 * MIB, timeout=timeout).release()
+    finally:
+        half.release()
+        block.release()
+        waiting.join()
+
+
 @pytest.mark.parametrize("rent", [memory.rent, memory.rent_group])
 def test_who_does_not_wait_is_told_that_a_wait_may_help(rent: Callable[..., Any]) -> None:
     """The call with 0 said that not enough had come back within 0ns."""

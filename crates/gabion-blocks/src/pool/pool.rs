@@ -134,9 +134,16 @@ impl Pool {
     }
 
     /// Lends idle memory that needs no system call and no clearing to speak of, or nothing: never waits, never fails.
+    /// Whoever would wait asks [`Pool::someone_waits`] before, so as to pass nobody.
     pub fn rent_warm(&self, request: &Request) -> Option<Buffer> {
         let fits = request.bytes as u64 <= self.shared.largest();
         if fits { self.shared.lend_warm(request.bytes, request.clean) } else { None }
+    }
+
+    /// Whether somebody waits for room, as far as this thread can see.
+    #[inline]
+    pub fn someone_waits(&self) -> bool {
+        self.shared.admission.anyone()
     }
 
     /// As [`Pool::rent`]; while it waits for room, `keep_waiting` is asked about every 50 ms whether to go on.

@@ -67,9 +67,14 @@ fn rent(
     let bytes = size::length("nbytes", nbytes)?;
     let clean = clean.flag("clean", false)?;
     contiguous.flag("contiguous", true)?; // a buffer always is
+    let may_wait = timeout.is_some();
     let timeout = patience(timeout)?;
     let request = Request { bytes, clean, timeout };
-    let memory = match Pool::global().rent_warm(&request) {
+    // In this order: most calls have no timeout, which is known without a look at the request. Memory is read late that
+    // was just written in other parts.
+    let turn = !may_wait || timeout.is_none() || !Pool::global().someone_waits();
+    let warm = if turn { Pool::global().rent_warm(&request) } else { None };
+    let memory = match warm {
         Some(memory) => memory,
         None => waiting::patiently(py, request.bytes, |pool, go_on| pool.rent_while(&request, go_on))?,
     };
