@@ -344,6 +344,22 @@ def test_a_start_that_fails_leaves_the_old_one() -> None:
     assert len(waiting_threads()) == 1
 
 
+def test_a_start_that_fails_at_another_host_leaves_the_old_one() -> None:
+    """Of two places with one port, the old one had stopped before the new one failed."""
+    url = monitor.start("127.0.0.1:0")
+    port = url.rpartition(":")[2]
+    with pytest.raises(OSError, match="nobody can listen there"):
+        monitor.start(f"192.0.2.1:{port}")  # an address for examples, which no machine has
+    assert over_network(url)["pid"] == os.getpid()
+    # Here it is in the way itself, and so is another one.
+    with socket.create_server(("127.0.0.2", int(port))), pytest.raises(OSError, match="in use"):
+        monitor.start(f"0.0.0.0:{port}")
+    assert over_network(url)["pid"] == os.getpid()
+    assert monitor.start(f"0.0.0.0:{port}") == f"http://0.0.0.0:{port}"
+    assert over_network(url)["pid"] == os.getpid()
+    assert len(waiting_threads()) == 1
+
+
 def test_where_no_thread_starts_nothing_is_left(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -82,12 +82,32 @@ def start(address: str | None = None) -> str:
     global _listener
     wanted = None if address is None else split_address(address)
     with _lock:
-        if _listener is not None and _listener.is_at(wanted):
-            stop()
-        made = _Listener(wanted)
+        made = _listen(wanted)
         stop()  # whatever is there by now: a handler of signals may have started it meanwhile
         _listener = made
         return made.where
+
+
+def _listen(wanted: tuple[str, int] | None) -> _Listener:
+    """Listen at a place. Where the old listener is in the way, it stops first, and goes on if that was in vain."""
+    global _listener
+    old = _listener
+    if old is None or not old.may_be_at(wanted):
+        return _Listener(wanted)
+    if wanted is not None:
+        try:
+            return _Listener(wanted)  # of one port, at another host
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    stop()
+    try:
+        return _Listener(wanted)
+    except BaseException:
+        with suppress(OSError, RuntimeError):
+            if _listener is None:
+                _listener = old.again()
+        raise
 
 
 def stop() -> None:
@@ -385,11 +405,15 @@ class _Listener:
         host, port = self.bound[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def is_at(self, address: tuple[str, int] | None) -> bool:
-        """Whether nobody else could listen at an address as long as this one does."""
+    def may_be_at(self, address: tuple[str, int] | None) -> bool:
+        """Whether it may be that nobody else can listen at an address as long as this one does."""
         if self.address is None or address is None:
             return self.address is address
         return bool(address[1] == self.bound[1])
+
+    def again(self) -> _Listener:
+        """Return another one, at the same place as this one, which has stopped."""
+        return _Listener(None if self.address is None else (self.address[0], self.bound[1]))
 
     def _serve(self) -> None:
         try:
