@@ -58,7 +58,8 @@ fn watch(file: &Arc<BlockFile>) -> Result<(), BlockError> {
 
 fn hold(file: Arc<BlockFile>) -> LockedFile {
     // SAFETY: the file outlives its lock, as both are kept together, and the lock is let go first.
-    let state = unsafe { std::mem::transmute::<MutexGuard<'_, State>, MutexGuard<'static, State>>(file.lock()) };
+    let state =
+        unsafe { std::mem::transmute::<MutexGuard<'_, State>, MutexGuard<'static, State>>(file.lock_to_fork()) };
     file.note_fork();
     LockedFile { state, file }
 }

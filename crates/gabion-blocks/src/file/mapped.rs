@@ -1,6 +1,7 @@
 //! The file: opened, grown, flushed, let go.
 
 use std::fs::File;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use super::error::FileError;
@@ -10,6 +11,7 @@ use super::opening::{How, is_begun, open_locked};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
+use crate::inside::{self, Inside};
 use crate::os::{Disk, OwnFile, system_disk};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::unique::unique_number;
@@ -86,6 +88,27 @@ pub(super) struct State {
     left: bool,
 }
 
+/// The locked state. Who has it may ask for memory: an allocator that stands on gabion must not wait for its own locks
+/// then, which a thread that is about to fork may hold, and wait for this one.
+pub(super) struct Locked<'a> {
+    // Let go in this order.
+    state: MutexGuard<'a, State>,
+    _inside: Inside,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
 pub(super) const REFUSED: BlockError = BlockError::Setting {
     what: "the pile's file takes nothing any more: it was closed, was opened for reading only, or belongs to the process that \
            forked this one",
@@ -147,11 +170,17 @@ impl BlockFile {
         self.file.get().ok_or(BlockError::DescriptorLost)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> Locked<'_> {
+        let inside = inside::enter();
+        Locked { state: self.lock_to_fork(), _inside: inside }
+    }
+
+    /// As [`BlockFile::lock`], for a fork, whose thread goes inside by itself.
+    pub(super) fn lock_to_fork(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// As [`BlockFile::lock`], unless it is taken.
+    /// As [`BlockFile::lock_to_fork`], unless it is taken.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         try_lock(&self.state)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::layout::{HEAD_BYTES, Use, offset_of, table_word};
 use super::{BlockFile, Draft, FileError, FileOptions, Numbering};
+use crate::inside::is_inside;
 use crate::os::TwinDisk;
 use crate::sync::Ordering::Relaxed;
 use crate::{BLOCK_BYTES, BlockError, BlockSet, LARGEST_SYSTEM_PAGE, Pool, Run};
@@ -35,6 +36,18 @@ const READ: FileOptions = FileOptions { shards: 2, create: false, read_only: tru
 fn set(place: &Place, options: &FileOptions) -> (Arc<BlockFile>, BlockSet) {
     let file = BlockFile::open(&place.0, options).unwrap();
     (Arc::clone(&file), BlockSet::in_file(Pool::global(), file).unwrap())
+}
+
+/// What it asks of an allocator that stands on gabion would wait for that one's locks.
+#[test]
+fn who_has_the_lock_of_a_file_is_inside() {
+    let place = Place::new("inside");
+    let file = BlockFile::open(&place.0, &WRITE).unwrap();
+    assert!(!is_inside());
+    let state = file.lock();
+    assert!(is_inside() && file.try_lock().is_none());
+    drop(state);
+    assert!(!is_inside() && file.try_lock().is_some());
 }
 
 #[test]
