@@ -271,7 +271,7 @@ impl Shared {
         let offset = at.addr().wrapping_sub(span.base().addr().get());
         if span.state() == Use::Lent {
             let begins = offset == span.start.load(Ordering::Relaxed) as usize;
-            return begins.then(|| span.bytes() - offset);
+            return if begins { span.bytes().checked_sub(offset) } else { None };
         }
         let (arena, at) = (self.arena(span.home()), NonNull::new(at.cast_mut())?);
         let class = {

@@ -130,7 +130,7 @@ impl Shared {
         let plan = Plan::of(if whole > 0 { part } else { 1 });
         self.precheck(bytes, whole, plan, tail)?;
         while parts.len() < whole
-            && let Some(span) = if part > LARGEST_PIECE { self.rent_warm(plan, CLOSE) } else { None }
+            && let Some(span) = self.rent_warm(plan, CLOSE)
         {
             parts.push(self.buffer_of(span, part, clean));
         }
