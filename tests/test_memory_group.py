@@ -31,6 +31,19 @@ def test_blocks_hold_what_was_asked_for(size: int, clean: bool) -> None:
             assert group.row_bytes is group.rows is None
 
 
+def test_a_block_in_a_with_statement_stays_with_its_group() -> None:
+    with memory.rent_group(BLOCK + 1) as group:
+        with group[0] as block, memoryview(block) as view:
+            view[0] = 7
+        assert not block.released
+        assert memoryview(block)[0] == 7
+        with pytest.raises(KeyError), group[1]:
+            raise KeyError
+        with pytest.raises(BufferError, match="it is released with the group"):
+            block.release()
+    assert block.released
+
+
 @pytest.mark.parametrize("row", [1, 7, 1000, 120_000, 2_400_000, BLOCK, BLOCK + 1, 9_000_000])
 def test_no_row_is_cut(row: int) -> None:
     size = max(row * 3, 9_500_000 // row * row)

@@ -212,13 +212,15 @@ impl Buffer {
 
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if self.part {
+            // It goes with its group.
+            return Ok(());
+        }
         if on_its_way(exception).is_none() {
             return self.release(py);
         }
         // The traceback keeps the block's views alive, which is no mistake of the block's.
-        if !self.part {
-            give_back(py, self.lease.leave());
-        }
+        give_back(py, self.lease.leave());
         Ok(())
     }
 
