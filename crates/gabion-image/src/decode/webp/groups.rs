@@ -87,8 +87,10 @@ impl Code {
             if two {
                 lengths[bits.read(8)?] = 1;
             }
-            return Self::of_lengths(&lengths);
+            // What is no symbol of the alphabet has no code.
+            return Self::of_lengths(&lengths[..alphabet]);
         }
+        lengths.truncate(alphabet);
         let mut of_lengths = [0; 19];
         for place in &ORDER[..4 + bits.read(4)?] {
             of_lengths[*place] = bits.read(3)? as u8;
@@ -394,5 +396,30 @@ pub mod tests {
             }
         }
         assert!(many > 5, "{many}");
+    }
+
+    /// Such a distance would have had a hundred bits more.
+    #[test]
+    fn a_code_has_no_symbols_beyond_its_alphabet() {
+        // The only symbol, in eight bits.
+        let mut only = Written::default();
+        only.put(0b101, 3);
+        only.put(200, 8);
+        let read = |bytes: &[u8], alphabet| Code::read(&mut Bits { bytes, at: 0 }, alphabet).map(|code| code.symbols);
+        assert_eq!(read(&only.bytes, LITERALS), Some(vec![200]));
+        assert_eq!(read(&only.bytes, DISTANCES), None);
+        // 138 zeros at once, of 40.
+        let mut zeros = Written::default();
+        zeros.put(0, 1);
+        zeros.put(0, 4);
+        // The lengths of the codes for 17, 18, 0 and 1.
+        for length in [0, 1, 0, 1] {
+            zeros.put(length, 3);
+        }
+        zeros.put(0, 1);
+        zeros.put(1, 1);
+        zeros.put(127, 7);
+        zeros.put(0, 8);
+        assert_eq!(read(&zeros.bytes, DISTANCES), None);
     }
 }
