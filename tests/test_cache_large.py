@@ -165,3 +165,12 @@ def test_nothing_is_stored_in_a_cache_that_a_callback_closes(how: str) -> None:
     cache.on_evict(lambda key, value: cache.close())
     with pytest.raises(gabion.ClosedError):
         puts(cache, "big")[how](b"y" * (3 << 20))
+
+
+def test_nothing_is_changed_in_a_cache_that_a_callback_closes() -> None:
+    cache: gabion.Cache[Any, Any] = gabion.Cache("9 MiB")
+    cache.put_many((number, b"x" * 40) for number in range(75_000))
+    cache["big"] = 0
+    cache.on_evict(lambda key, value: cache.close())
+    with pytest.raises(gabion.ClosedError):
+        cache.change("big", lambda old: b"y" * (3 << 20))

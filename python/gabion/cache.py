@@ -479,7 +479,8 @@ class Cache(Saver, Table[_K, _V]):
         It shares the cache's budget; ``max_bytes`` (4 KiB or more, or 0) limits it to a part, by default to all of it.
         ``ttl`` and ``idle`` are those of the cache unless they are given; None means without end. A table that exists
         keeps its settings: others that are given are a ValueError. A cache has at most 65,535 tables at one time,
-        dropped ones that are still held included; one more is an OverflowError.
+        dropped ones that are still held included; one more is an OverflowError. Names that begin with ``memoize:`` are
+        those of memoized functions' tables, and refused here.
 
         Tables hold other types than the cache; ``pages: gabion.Table[int, Page] = cache.table("pages")`` names them for
         type checkers.

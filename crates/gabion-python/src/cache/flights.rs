@@ -54,7 +54,8 @@ pub(super) fn keep<'py>(
             let result = inner.table.put_made(&lease.0, key, encoding, options);
             refused = result.filter(|result| !result.is_stored()).map(|_| encoding.len() as u64);
             inner.watch(options::is_timed(options));
-            if inner.check_cache(py).is_err() {
+            // A callback may have closed it. Whoever asked has the value all the same.
+            if inner.is_closed() {
                 inner.table.remove(key);
             }
         }

@@ -95,6 +95,7 @@ pub(super) fn take_in(inner: &Inner, entry: &Bound<'_, PyAny>) -> PyResult<bool>
             inner.check(py)?;
             let result = inner.table.add_with_terms(key, value, &terms);
             inner.watch(ends.is_some() || matches!(touch, Span::Of(_)));
+            inner.check_after_put(py, key)?;
             Ok(result.is_some_and(PutResult::is_stored))
         })
     })

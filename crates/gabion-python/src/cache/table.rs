@@ -217,6 +217,7 @@ impl CacheTable {
                 let former = former(&mut buf, length);
                 let changed = inner.encoded(&new, |new| Ok(table.replace_if(name, former.clone(), new)))?;
                 if changed.is_some() {
+                    inner.check_after_put(py, name)?;
                     return Ok(new.unbind());
                 }
             }
