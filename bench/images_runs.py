@@ -124,11 +124,13 @@ def quality(subject: str, folder: str, full: bool, side: int, cache: str, sample
     maker = SUBJECTS[subject](1)
     before, after, pictures = {}, {}, {}
     for photo in load(folder, "baseline"):
-        reference = _reference(photo, side, Path(cache))
         # Made twice: libvips goes over a picture once, as somebody asks for its pixels.
-        before[photo.name] = _psnr(reference, maker.pixels(maker.small(photo.data, photo.within(side), full)))
+        pixels = maker.pixels(maker.small(photo.data, photo.within(side), full))
         saved = _thumbnail(maker, photo, side, full)
         _check(photo, side, saved)
+        # A side that lies halfway may be rounded either way.
+        reference = _reference(photo, size_of(saved), Path(cache))
+        before[photo.name] = _psnr(reference, pixels)
         after[photo.name] = _psnr(reference, _decoded(saved))
         if photo.name in samples:
             pictures[photo.name] = base64.b64encode(saved).decode()
@@ -159,16 +161,16 @@ def _psnr(one: Any, other: Any) -> float:
     return 99.0 if error == 0 else float(10 * numpy.log10(255**2 / error))
 
 
-def _reference(photo: Photo, side: int, cache: Path) -> Any:
+def _reference(photo: Photo, size: tuple[int, int], cache: Path) -> Any:
     """Lanczos in floating point on every pixel of the file; kept for the other subjects of the run."""
     import numpy
 
     name = hashlib.sha256(photo.data).hexdigest()[:24]
-    path = cache / f"{name}-{side}.npy"
+    width, height = size
+    path = cache / f"{name}-{width}x{height}.npy"
     if path.exists():
         return numpy.load(path)
     pixels = _decoded(photo.data)
-    width, height = photo.within(side)
     rows = _lanczos(pixels.shape[0], height) @ pixels.reshape(pixels.shape[0], -1).astype(numpy.float32)
     rows = rows.reshape(height, pixels.shape[1], 3)
     made = numpy.einsum("xw,hwc->hxc", _lanczos(pixels.shape[1], width), rows, optimize=True)

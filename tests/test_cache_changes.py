@@ -208,7 +208,66 @@ def test_settings_can_be_read() -> None:
     assert (table.max_bytes, table.ttl, table.idle) == (16 << 10, None, 1.5)
     assert cache.table("all").max_bytes == 1 << 20
     with pytest.raises(AttributeError):
-        cache.max_bytes = 5  # type: ignore[misc]
+        table.max_bytes = 5  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        cache.ttl = 5  # type: ignore[misc]
+
+
+def test_the_limit_can_be_set() -> None:
+    cache = gabion.Cache("32 MiB")
+    gone = []
+    for n in range(40_000):
+        cache.put(n, "x" * 200, priority=n % 2)
+    table = cache.table("t")
+    cache.on_evict(lambda key, value: gone.append(key))
+    cache.max_bytes = "9 MiB"
+    stats = cache.stats()
+    assert cache.max_bytes == table.max_bytes == stats.max_bytes == 9 << 20
+    assert stats.bytes <= 9 << 20
+    assert stats.reserved_bytes <= 9 << 20
+    # The lower priority goes first.
+    assert len(gone) == len({*gone}) == stats.evicted == 40_000 - len(cache)
+    assert any(key % 2 for key in gone) == (stats.evicted > 20_000)
+    cache.on_evict(None)
+    cache.validate()
+    cache.max_bytes = 32 << 20
+    for n in range(40_000):
+        assert cache.put(n, "x" * 200)
+    assert 9 << 20 < cache.stats().bytes <= 32 << 20
+    cache.max_bytes = 0
+    assert (len(cache), cache.put("k", 1)) == (0, gabion.PutResult.REJECTED)
+    with pytest.raises(ValueError, match=r"max_bytes=33554433: the cache was made with 33554432 and takes no more"):
+        cache.max_bytes = (32 << 20) + 1
+    with pytest.raises(ValueError, match=r"max_bytes=128 counts bytes, not entries"):
+        cache.max_bytes = 128
+    with pytest.raises(TypeError):
+        cache.max_bytes = None  # type: ignore[assignment]
+    assert cache.max_bytes == 0
+
+
+def test_the_limit_is_set_beside_puts() -> None:
+    cache, done = gabion.Cache("16 MiB"), threading.Event()
+
+    def put(start: int) -> None:
+        for n in itertools.count(start, 2):
+            cache.put(n % 50_000, bytes(n % 900))
+            if done.is_set():
+                return
+
+    threads = [threading.Thread(target=put, args=(start,)) for start in range(2)]
+    for thread in threads:
+        thread.start()
+    for mib in (16, 8, 12, 2, 16, 1):
+        cache.max_bytes = f"{mib} MiB"
+        for _ in range(20):
+            stats = cache.stats()
+            assert stats.bytes <= mib << 20
+            assert stats.reserved_bytes <= max(mib, 8) << 20
+            time.sleep(0.001)
+    done.set()
+    for thread in threads:
+        thread.join()
+    cache.validate()
 
 
 def test_large_values_change_near_the_limit() -> None:

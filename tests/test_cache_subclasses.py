@@ -140,6 +140,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "idle": lambda c: c.idle,
 }
 CALLS_OF_CACHES: dict[str, Callable[[Any], Any]] = {
+    "max_bytes, set": lambda c: setattr(c, "max_bytes", "1 MiB"),
     "with": lambda c: c.__enter__(),
     "table": lambda c: c.table("t"),
     "tables": lambda c: c.tables(),

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import enum
 import itertools
 import os
 import threading
@@ -28,6 +27,7 @@ from gabion._flights import MISSING, Flights
 from gabion._making import is_asynchronous
 from gabion._memoize import check_settings, memoized, refuse_by_value
 from gabion._native import CacheStats, CacheTable, ClosedError
+from gabion._results import PutResult
 from gabion._saving import Saver
 from gabion._stale import Renewer, longer_lived, seconds_of_stale
 
@@ -54,25 +54,6 @@ __all__ = ["Cache", "CacheStats", "PutResult", "Table"]
 _OFFERED = 1_000
 
 _D = TypeVar("_D")
-
-
-class PutResult(enum.Enum):
-    """What became of a put.
-
-    INSERTED: the key had no value. REPLACED: it had one. REJECTED: there was no room, and the key holds nothing now; it
-    alone is false, as in ``if not cache.put(key, value)``.
-    """
-
-    INSERTED = "inserted"
-    REPLACED = "replaced"
-    REJECTED = "rejected"
-
-    def __bool__(self) -> bool:
-        """Whether the value was stored."""
-        return self is not PutResult.REJECTED
-
-
-CacheTable._results(list(PutResult))
 
 
 class Table(Renewer[_K, _V]):
@@ -457,6 +438,21 @@ class Cache(Saver, Table[_K, _V]):
     def name(self) -> str:
         """What the cache was named, or an empty text."""
         return self._gabion_title or ""
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes the cache may take; can be set, to what it was made with or less.
+
+        What is more is evicted before that returns, the lowest priority first and as the policy has it, in time linear
+        in what goes. Other threads go on meanwhile, but not while on_evict() has a callback, which hears of all of it.
+        ValueError for more than the cache was made with: make it with the most that it may ever take, and set less at
+        once.
+        """
+        return self.stats().max_bytes
+
+    @max_bytes.setter
+    def max_bytes(self, value: SupportsIndex | str) -> None:
+        CacheTable._set_max_bytes(self, value)
 
     @property
     def _gabion_space(self) -> str:

@@ -1,9 +1,10 @@
-//! Bytes: what an entry costs, what may be used, and which priorities there are to make room.
+//! Bytes: what an entry costs, what may be used, what memory that takes, and which priorities there are to make room.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use gabion_blocks::Budget;
+use gabion_blocks::{Budget, PAGE_BYTES};
+use gabion_heap::CLASSES;
 
 use crate::entry::Layout;
 use crate::index::{SEGMENT_FULL, SKETCH_FULL, UNIT_BYTES};
@@ -11,6 +12,24 @@ use crate::index::{SEGMENT_FULL, SKETCH_FULL, UNIT_BYTES};
 /// Bytes of the index for an entry: its shares of a segment and of a sketch that are three quarters full.
 pub(crate) const INDEX_BYTES: u64 =
     ((UNIT_BYTES * 4).div_ceil(SEGMENT_FULL * 3) + (UNIT_BYTES * 4).div_ceil(SKETCH_FULL * 3)).next_multiple_of(8);
+
+/// Caches below this limit may take more memory than that, up to this: each size class of the pile fills pages of its
+/// own, and with less, pages would decide who goes, long before bytes do.
+const LEAST_MEMORY: u64 = 8 << 20;
+/// The most that it may be more: a page for each size class, and some for the index and for long values.
+const PAGES_MEMORY: u64 = (CLASSES * PAGE_BYTES) as u64 + (1 << 20);
+/// One part in so many of the limit may be charged to shards whose entries do not use it.
+const CREDIT_SHARE: u64 = 256;
+/// Bytes of memory that a cache of a limit may take.
+pub(crate) fn memory_of(limit: u64) -> u64 {
+    limit.max(LEAST_MEMORY.min(limit.saturating_add(PAGES_MEMORY)))
+}
+
+/// Bytes that each of some shards may keep charged and unused.
+pub(crate) fn credit_of(limit: u64, shards: u64) -> u64 {
+    // With one shard nobody else misses what it keeps.
+    if shards == 1 { u64::MAX } else { limit / CREDIT_SHARE / shards }
+}
 
 /// Bytes that an entry is charged: what it takes in the pile, and its part of the index.
 #[inline]

@@ -62,7 +62,7 @@
 //! | `core` | the cache behind its tables: what callers ask of it |
 //! | `lease` | the right to make a key's value |
 //! | `flight` | one factory for each key |
-//! | `cache`, `weak`, `outlast` | caches and tables, as callers see them; a handle that keeps none alive; entries that outlast their cache |
+//! | `table`, `cache`, `weak`, `outlast` | tables and caches, as callers see them; a handle that keeps none alive; entries that outlast their cache |
 
 #![forbid(unsafe_code)]
 
@@ -100,6 +100,8 @@ mod lease;
 
 mod flight;
 
+mod table;
+
 mod cache;
 
 mod weak;
@@ -109,7 +111,7 @@ mod outlast;
 #[cfg(test)]
 mod tests;
 
-pub use cache::{Cache, Table};
+pub use cache::Cache;
 pub use core::{Departure, Foreseen, Former, Listener, Standing};
 pub use flight::Deadlock;
 pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
@@ -118,6 +120,7 @@ pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions, Terms
 pub use policy::Policy;
 pub use shard::Reason;
 pub use stats::CacheStats;
+pub use table::Table;
 pub use time::{Clock, ManualClock, SystemClock};
 pub use value::Value;
 pub use weak::WeakCache;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use gabion_pile::ReadBuf;
 
-use crate::cache::Table;
 use crate::options::{PutResult, Terms};
 use crate::record::Record;
+use crate::table::Table;
 use crate::value::Value;
 
 impl Table {

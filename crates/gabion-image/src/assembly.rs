@@ -2,13 +2,13 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use crate::convert::{converter, product, ycbcr_to_rgb};
+use crate::convert::{converter, fine_to_rgb, product, ycbcr_to_rgb};
 use crate::error::Result;
 use crate::image::Image;
 use crate::mode::Mode;
 use crate::resample::{Filter, Job, Layer, Resampling};
 use crate::sides::{Layers, Sides};
-use crate::wide::{Kernel, wide};
+use crate::wide::{FRACTION, Fine, Kernel, wide};
 
 /// What stands for samples that are missing.
 pub(crate) const GREY: u8 = 128;
@@ -26,8 +26,8 @@ enum Path {
     Straight,
     /// Pixels in another size or another mode.
     Pixels { layer: Layer, from: Mode, blended: bool, scratch: Buffer },
-    /// Luma and differences.
-    Planes { layers: Box<[Layer; 3]>, scratch: Buffer },
+    /// Luma and differences. Where any of them keeps a fraction, what does not is `widened` to it.
+    Planes { layers: Box<[Layer; 3]>, widened: Option<Buffer>, scratch: Buffer },
     /// Luma alone, for a grey image of a coloured one.
     Luma { layer: Layer },
 }
@@ -68,9 +68,12 @@ impl Assembly {
                 };
                 let jobs = sizes.map(|old| Job { channels: 1, old, new, how: how(old) });
                 let [luma, blue, red] = &jobs;
-                let layer = |job| Layer::new(pool, job);
+                // Rounded before their colours are, the differences would be off by half as much again.
+                let layer = |job| Layer::new(pool, job).map(Layer::with_fraction);
                 let layers = Box::new([layer(luma)?, layer(blue)?, layer(red)?]);
-                Path::Planes { layers, scratch: scratch(Mode::RGB)? }
+                let any = layers.iter().any(Layer::is_fine);
+                let widened = any.then(|| pool.rent(&Request::new(3 * new.0 * size_of::<Fine>()))).transpose()?;
+                Path::Planes { layers, widened, scratch: scratch(Mode::RGB)? }
             }
         };
         Ok(Self { image, done: 0, path })
@@ -160,17 +163,17 @@ impl Assembly {
                     }
                     layer.pop();
                 }
-                Path::Planes { layers, scratch } => {
+                Path::Planes { layers, widened, scratch } => {
                     let [luma, blue, red] = &mut **layers;
                     // Luma comes first, and the others are seldom complete with it.
                     let all = blue.has_row()? && red.has_row()? && luma.has_row()?;
-                    let (true, Some(l), Some(b), Some(r)) = (all, luma.first(), blue.first(), red.first()) else {
+                    if !all {
                         return Ok(());
-                    };
+                    }
                     if mode == Mode::RGB {
-                        ycbcr_to_rgb(l, b, r, row);
+                        color(layers, widened.as_mut(), row);
                     } else {
-                        ycbcr_to_rgb(l, b, r, scratch.as_mut_slice());
+                        color(layers, widened.as_mut(), scratch.as_mut_slice());
                         converter(Mode::RGB, mode)(scratch.as_slice(), row);
                     }
                     layers.iter_mut().for_each(Layer::pop);
@@ -227,6 +230,26 @@ impl Assembly {
     pub fn into_image(self) -> Image {
         self.image
     }
+}
+
+/// Makes red, green and blue of the rows that are ready.
+fn color(layers: &[Layer; 3], widened: Option<&mut Buffer>, to: &mut [u8]) {
+    let [luma, blue, red] = layers.each_ref().map(|layer| layer.first().unwrap_or_default());
+    let Some(widened) = widened else { return ycbcr_to_rgb(luma, blue, red, to) };
+    let mut rooms = widened.as_mut_slice().as_chunks_mut().0.chunks_exact_mut((to.len() / 3).max(1));
+    let [luma, blue, red] = layers.each_ref().map(|layer| {
+        let (row, room) = (layer.first().unwrap_or_default(), rooms.next().unwrap_or_default());
+        if layer.is_fine() { row.as_chunks().0 } else { widen(row, room) }
+    });
+    fine_to_rgb(luma, blue, red, to);
+}
+
+/// Bytes as samples with a fraction, of nothing.
+fn widen<'a>(row: &[u8], room: &'a mut [Fine]) -> &'a [Fine] {
+    for (fine, &byte) in room.iter_mut().zip(row) {
+        *fine = (i16::from(byte) << FRACTION).to_ne_bytes();
+    }
+    room
 }
 
 /// Multiplies colours by alpha, so that what cannot be seen does not colour its neighbours.
@@ -316,5 +339,30 @@ mod tests {
                 assert_eq!(grey, [divided(channel), alpha]);
             }
         }
+    }
+
+    /// The planes were rounded, and what that came to again: colours were off by up to two.
+    #[test]
+    fn colours_of_planes_are_rounded_once() {
+        let pool = crate::tests::pool();
+        let made = |planes: [&[u8]; 3], mode: Mode| {
+            let sides = planes.map(|plane| Sides::covered(plane.len(), 1));
+            let how = Resampling::exact(Filter::Box);
+            let mut assembly = Assembly::new(&pool, &Layers::Planes(sides), (2, 1), mode, how).unwrap();
+            for (layer, plane) in planes.into_iter().enumerate() {
+                assembly.take_row(layer, plane).unwrap();
+            }
+            assembly.into_image().row(0).unwrap().to_vec()
+        };
+        let (luma, differences) = ([100, 101, 100, 101], [128, 129, 128, 129]);
+        // Luma of 100.5, differences of 0.5: 101.2, 99.97, 101.39.
+        let planes = [&luma[..], &differences, &differences];
+        assert_eq!(made(planes, Mode::RGB), [101, 100, 101, 101, 100, 101]);
+        assert_eq!(made(planes, Mode::RGBA), [101, 100, 101, 255, 101, 100, 101, 255]);
+        // Differences that are not filtered, of 0 and of 2: 103.3, 98.38, 104.04.
+        let planes = [&luma[..], &[128, 130], &[128, 130]];
+        let [[r, g, b], second] = *made(planes, Mode::RGB).as_chunks::<3>().0 else { panic!("two pixels") };
+        assert!([r, g, b].iter().all(|sample| (100..=101).contains(sample)), "half of a step");
+        assert_eq!(second, [103, 98, 104]);
     }
 }

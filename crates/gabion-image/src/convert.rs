@@ -3,7 +3,7 @@
 use crate::error::{ImageError, Result};
 use crate::image::Image;
 use crate::mode::Mode;
-use crate::wide::{Kernel, wide};
+use crate::wide::{FRACTION, Fine, Kernel, wide};
 
 impl Image {
     /// The image in another mode.
@@ -265,46 +265,61 @@ fn quotient(sum: u32) -> u8 {
 
 /// A row of planes as red, green and blue.
 pub(crate) fn ycbcr_to_rgb(luma: &[u8], blue: &[u8], red: &[u8], to: &mut [u8]) {
-    wide(Colored { luma, blue, red, to });
+    wide(Colored { planes: [luma, blue, red], to, color: colored });
 }
 
-struct Colored<'a> {
-    luma: &'a [u8],
-    blue: &'a [u8],
-    red: &'a [u8],
+/// As [`ycbcr_to_rgb`], of samples with a fraction: the colours alone are rounded.
+pub(crate) fn fine_to_rgb(luma: &[Fine], blue: &[Fine], red: &[Fine], to: &mut [u8]) {
+    wide(Colored { planes: [luma, blue, red], to, color: finely_colored });
+}
+
+struct Colored<'a, T, C> {
+    planes: [&'a [T]; 3],
     to: &'a mut [u8],
+    color: C,
 }
 
-impl Kernel for Colored<'_> {
+impl<T: Copy, C: Fn([T; 3]) -> [u8; 3]> Kernel for Colored<'_, T, C> {
     #[inline(always)]
     fn run(self) {
         let [(luma, luma_rest), (blue, blue_rest), (red, red_rest)] =
-            [self.luma, self.blue, self.red].map(|plane| plane.as_chunks::<BLOCK>());
+            self.planes.map(|plane| plane.as_chunks::<BLOCK>());
         let (to, to_rest) = self.to.as_chunks_mut().0.as_chunks_mut();
         for (((to, luma), blue), red) in to.iter_mut().zip(luma).zip(blue).zip(red) {
             let mut planes = [[0; BLOCK]; 3];
             for at in 0..BLOCK {
-                [planes[0][at], planes[1][at], planes[2][at]] = colored([luma[at], blue[at], red[at]]);
+                [planes[0][at], planes[1][at], planes[2][at]] = (self.color)([luma[at], blue[at], red[at]]);
             }
             together(&planes, to);
         }
         for (((to, &y), &cb), &cr) in to_rest.iter_mut().zip(luma_rest).zip(blue_rest).zip(red_rest) {
-            *to = colored([y, cb, cr]);
+            *to = (self.color)([y, cb, cr]);
         }
     }
 }
 
 /// JFIF's conversion, ITU-R BT.601 at full range, in 14 fractional bits.
 #[inline(always)]
-fn colored([y, cb, cr]: [u8; 3]) -> [u8; 3] {
+fn colored(samples: [u8; 3]) -> [u8; 3] {
+    colored_with::<0>(samples.map(i32::from))
+}
+
+#[inline(always)]
+fn finely_colored(samples: [Fine; 3]) -> [u8; 3] {
+    colored_with::<FRACTION>(samples.map(|sample| i32::from(i16::from_ne_bytes(sample))))
+}
+
+/// As [`colored`], of samples with that many bits behind the point.
+#[inline(always)]
+fn colored_with<const BITS: u32>([y, cb, cr]: [i32; 3]) -> [u8; 3] {
     const R_CR: i32 = 22970; // 1.402
     const G_CB: i32 = 5638; // 0.344136
     const G_CR: i32 = 11700; // 0.714136
     const B_CB: i32 = 29032; // 1.772
-    let clamp = |value: i32| value.clamp(0, 255) as u8;
-    let y = (i32::from(y) << 14) + (1 << 13);
-    let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
-    [clamp((y + R_CR * cr) >> 14), clamp((y - G_CB * cb - G_CR * cr) >> 14), clamp((y + B_CB * cb) >> 14)]
+    let whole = |value: i32| (value >> (14 + BITS)).clamp(0, 255) as u8;
+    let y = (y << 14) + (1 << (13 + BITS));
+    let (cb, cr) = (cb - (128 << BITS), cr - (128 << BITS));
+    [whole(y + R_CR * cr), whole(y - G_CB * cb - G_CR * cr), whole(y + B_CB * cb)]
 }
 
 #[cfg(test)]

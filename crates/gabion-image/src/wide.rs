@@ -61,6 +61,23 @@ pub fn wide(kernel: impl Kernel) {
     Arch::new().dispatch(Widest(kernel));
 }
 
+/// A sample with a fraction of [`FRACTION`] bits, as bytes.
+pub type Fine = [u8; 2];
+
+/// How many bits behind the point a [`Fine`] sample has.
+pub const FRACTION: u32 = 6;
+
+/// The nearest number with a fraction of [`FRACTION`] bits; of what is no number, the least. What the filters make of
+/// bytes is never further beyond them than this lets through.
+#[inline(always)]
+#[expect(clippy::manual_clamp, reason = "as in `byte`")]
+pub fn fine(sample: f32) -> Fine {
+    // Half as much again as for whole numbers, so that what is below zero stands in the low bits, too.
+    const WHOLE: f32 = 12_582_912.0;
+    const ONE: f32 = (1 << FRACTION) as f32;
+    ((sample.max(-255.0).min(510.0) * ONE + WHOLE).to_bits() as u16).to_ne_bytes()
+}
+
 /// The nearest whole number, within a byte; of what is no number, 0. Whole numbers of 23 bits stand in the low bits of
 /// a float of this size, so that no conversion is needed, which would not be done for several samples at a time.
 #[inline(always)]
@@ -81,5 +98,15 @@ mod tests {
             let exact = sample.round_ties_even().clamp(0.0, 255.0);
             assert!((f32::from(byte(sample)) - exact).abs() < 0.01, "{sample}");
         }
+    }
+
+    #[test]
+    fn fine_samples_are_the_nearest_fractions() {
+        for thousandths in -300_000..600_000i32 {
+            let sample = thousandths as f32 / 1000.0;
+            let kept = f32::from(i16::from_ne_bytes(fine(sample))) / 64.0;
+            assert!((kept - sample.clamp(-255.0, 510.0)).abs() <= 0.5001 / 64.0, "{kept} for {sample}");
+        }
+        assert_eq!(fine(f32::NAN), fine(-255.0));
     }
 }

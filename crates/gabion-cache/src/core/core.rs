@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use gabion_blocks::{BlockError, Budget, PAGE_BYTES, limits};
-use gabion_heap::CLASSES;
+use gabion_blocks::{BlockError, Budget, limits};
 use gabion_pile::{IndexedPile, Pile, PileOptions};
 
-use crate::budget::{INDEX_BYTES, Ledger};
+use crate::budget::{INDEX_BYTES, Ledger, credit_of, memory_of};
 use crate::key::{Image, KeyHash, KeyHasher, LONGEST_KEY};
 use crate::options::{CacheOptions, TableOptions};
 use crate::record::{DEFAULT, Handle, Record, Records};
@@ -33,11 +32,6 @@ pub struct Departure<'a> {
 /// What hears of entries that leave.
 pub type Listener = Arc<dyn Fn(&Departure<'_>) + Send + Sync>;
 
-/// Caches below this limit may take more memory than that, up to this: each size class of the pile fills pages of its
-/// own, and with less, pages would decide who goes, long before bytes do.
-const LEAST_MEMORY: u64 = 8 << 20;
-/// The most that it may be more: a page for each size class, and some for the index and for long values.
-const PAGES_MEMORY: u64 = (CLASSES * PAGE_BYTES) as u64 + (1 << 20);
 /// Memory for each shard of the pile, at least: twice what a page for each size class takes.
 const PILE_SHARE: u64 = 8 << 20;
 /// Memory for each shard, at least: of that, its index takes an eighth.
@@ -47,13 +41,13 @@ const LEAST_ENTRY: u64 = 32 + INDEX_BYTES;
 /// Bytes of a cache for each shard, at least.
 const SHARD_BYTES: u64 = 1 << 20;
 const MOST_SHARDS: usize = 256;
-/// One part in so many of the limit may be charged to shards whose entries do not use it.
-const CREDIT_SHARE: u64 = 256;
 /// Entries that an operation looks at for others' time being over.
 const STEPS: usize = 16;
 
 pub(crate) struct Core {
     ground: Ground,
+    /// The limit that it was made with: shards and index are made for no more.
+    pub made_for: u64,
     shards: Box<[Shard]>,
     hasher: KeyHasher,
     records: RwLock<Records>,
@@ -74,8 +68,7 @@ fn indexed(room: u64) -> u64 {
 
 impl Core {
     pub fn new(options: &CacheOptions) -> Result<Self, BlockError> {
-        let limit = options.max_bytes;
-        Self::with_room(options, limit.max(LEAST_MEMORY.min(limit.saturating_add(PAGES_MEMORY))))
+        Self::with_room(options, memory_of(options.max_bytes))
     }
 
     /// A cache that may take `room` bytes of memory.
@@ -102,14 +95,14 @@ impl Core {
         let fixed = shards.iter().map(Shard::fixed_bytes).sum();
         memory.take(fixed)?;
         let ledger = Ledger::new(limit);
-        // With one shard nobody else misses what it keeps.
         let count = shards.len() as u64;
-        let most_credit = if count == 1 { u64::MAX } else { limit / CREDIT_SHARE / count };
+        let most_credit = AtomicU64::new(credit_of(limit, count));
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         let (policy, freed) = (options.policy, Aligned(AtomicU64::new(0)));
         let ground = Ground { pile, ledger, memory, policy, shards: count, fixed, freed, most_credit, clock };
         Ok(Self {
             ground,
+            made_for: limit,
             shards,
             hasher: KeyHasher::new(),
             records: RwLock::default(),
@@ -142,6 +135,7 @@ impl Core {
         self.shards.len()
     }
 
+    /// The most bytes that the entries may take.
     pub fn limit(&self) -> u64 {
         self.ground.ledger.used.limit()
     }

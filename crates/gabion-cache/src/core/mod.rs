@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `core` | what tables share |
 //! | `room` | room that a put's own shard cannot give |
+//! | `limit` | another limit while the cache is in use |
 //! | `calls`, `exchange`, `terms` | what callers ask of a table |
 //! | `ahead` | asking memory for entries ahead of their use |
 //! | `walk` | walks over all entries |
@@ -13,6 +14,8 @@
 mod core;
 
 mod room;
+
+mod limit;
 
 mod calls;
 

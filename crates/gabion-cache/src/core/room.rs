@@ -177,7 +177,12 @@ impl Core {
     /// long value is left by those that go, unless many have gone and none of them left enough in one piece.
     fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
         let in_vain = effort.evicted > MANY_PAGES * PAGE_BYTES as u64 + request.fresh();
-        let clears = (is_short(request) || in_vain) && effort.cleared < MOST_CLEARED && self.pile().clear_page();
+        (is_short(request) || in_vain) && self.clear_any_page(effort)
+    }
+
+    /// Has the pile move long values out of a page, a few times between evictions.
+    pub(super) fn clear_any_page(&self, effort: &mut Effort) -> bool {
+        let clears = effort.cleared < MOST_CLEARED && self.pile().clear_page();
         if clears {
             effort.cleared += 1;
             self.ground().note_freed();
@@ -186,7 +191,7 @@ impl Core {
     }
 
     /// Gives back what the index keeps for keys that are not there. Returns how many parts and ghosts that is.
-    fn shrink_index(&self) -> u64 {
+    pub(super) fn shrink_index(&self) -> u64 {
         let shrink = |shard: usize| {
             let locked = self.lock_only(shard);
             locked.shard.sketches.shrink(locked.state.stash.entries)
@@ -206,7 +211,7 @@ impl Core {
     }
 
     /// Empties a page that is sparse enough, if other pages have room for what is in it.
-    fn move_sparse(&self, effort: &mut Effort) -> bool {
+    pub(super) fn move_sparse(&self, effort: &mut Effort) -> bool {
         let sparse = self.pile().sparse_page(true, &[]).filter(|sparse| sparse.percent() <= MOST_MOVED);
         let moved = sparse.is_some_and(|sparse| self.empty_page(&sparse, &self.pile().places_in(&sparse), None));
         effort.pages += u64::from(moved);

@@ -131,7 +131,7 @@ impl Locked<'_> {
     /// Bytes that no entry needs any more.
     pub fn earn(&mut self, bytes: u64) {
         self.state.credit += bytes;
-        if self.state.credit > self.ground.most_credit {
+        if self.state.credit > self.ground.most_credit() {
             self.return_credit();
         }
     }

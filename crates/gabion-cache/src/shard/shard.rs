@@ -1,7 +1,7 @@
 //! A shard: the part of the keys that one lock guards.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
@@ -30,7 +30,7 @@ pub(crate) struct Ground {
     /// How often anything was removed from the pile, or moved in it.
     pub freed: Aligned<AtomicU64>,
     /// Bytes that a shard may keep charged and unused.
-    pub most_credit: u64,
+    pub most_credit: AtomicU64,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -47,6 +47,13 @@ impl Ground {
     pub fn freed(&self) -> u64 {
         // Acquire: pairs with the release in `note_freed`.
         self.freed.0.load(Acquire)
+    }
+
+    /// Bytes that a shard may keep charged and unused.
+    #[inline]
+    pub fn most_credit(&self) -> u64 {
+        // Relaxed: the number is the whole message.
+        self.most_credit.load(Relaxed)
     }
 
     /// Whether there is memory for an entry, if it is all that the cache holds.

@@ -16,6 +16,8 @@ mod limits;
 
 mod long;
 
+mod lowered;
+
 mod model;
 
 mod pieces;

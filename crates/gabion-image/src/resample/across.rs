@@ -7,7 +7,7 @@ use gabion_blocks::{Buffer, Pool, Request};
 
 use super::weights::{Filter, Span, Weights};
 use crate::error::Result;
-use crate::wide::{Kernel, SumKernel, byte, sum_up, wide, wide_sum};
+use crate::wide::{Fine, Kernel, SumKernel, byte, fine, sum_up, wide, wide_sum};
 
 /// How many rows are filtered at a time, side by side: so no sum must be made of the parts of one instruction's result.
 const ROWS: usize = 8;
@@ -32,6 +32,8 @@ pub struct Across {
     /// How many rows are still to come in.
     missing: usize,
     way: Way,
+    /// Whether what [`Way::Taps`] makes keeps a fraction.
+    fine: bool,
     new: Buffer,
     used: usize,
     ready: usize,
@@ -109,13 +111,32 @@ impl Taps {
     }
 }
 
-/// Filters the rows that came, of `N` channels, into as many of `out`.
-struct Filtered<'a, const N: usize> {
-    taps: &'a mut Taps,
-    out: &'a mut [u8],
+/// A sample as it is written, as bytes.
+trait Sample {
+    fn of(sum: f32) -> Self;
 }
 
-impl<const N: usize> SumKernel for Filtered<'_, N> {
+impl Sample for [u8; 1] {
+    #[inline(always)]
+    fn of(sum: f32) -> Self {
+        [byte(sum)]
+    }
+}
+
+impl Sample for Fine {
+    #[inline(always)]
+    fn of(sum: f32) -> Self {
+        fine(sum)
+    }
+}
+
+/// Filters the rows that came, of `N` channels, into as many of `out`.
+struct Filtered<'a, const N: usize, S> {
+    taps: &'a mut Taps,
+    out: &'a mut [S],
+}
+
+impl<const N: usize, S: Sample> SumKernel for Filtered<'_, N, S> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
         let Taps { rows, stride, came, turned, pixels, weights, .. } = self.taps;
@@ -124,8 +145,8 @@ impl<const N: usize> SumKernel for Filtered<'_, N> {
         let pixels: &[Tap] = pixels.as_slice().as_chunks().0.as_chunks().0;
         let mut rest: &Floats = weights.as_slice().as_chunks().0;
         let old: &[[Column; N]] = columns.as_chunks().0;
-        let row_bytes = self.out.len() / *came;
-        for (new, tap) in pixels.iter().take(row_bytes / N).enumerate() {
+        let row_samples = self.out.len() / *came;
+        for (new, tap) in pixels.iter().take(row_samples / N).enumerate() {
             let (first, count) = (number(tap[0]), number(tap[1]));
             let (weights, behind) = rest.split_at(count);
             rest = behind;
@@ -138,9 +159,9 @@ impl<const N: usize> SumKernel for Filtered<'_, N> {
                         sums[row] = sum_up::<FUSED>(sums[row], f32::from_ne_bytes(pixel[channel][row]), weight);
                     }
                 }
-                let samples = self.out[new * N + channel..].iter_mut().step_by(row_bytes);
+                let samples = self.out[new * N + channel..].iter_mut().step_by(row_samples);
                 for (out, sum) in samples.zip(sums) {
-                    *out = byte(sum);
+                    *out = S::of(sum);
                 }
             }
         }
@@ -214,11 +235,22 @@ impl Across {
             Way::Taps(Taps::new(pool, channels, widths, span, filter)?)
         };
         let new = pool.rent(&Request::new(widths.1 * channels))?;
-        Ok(Self { widths, channels, missing: height, way, new, used: 0, ready: 0 })
+        Ok(Self { widths, channels, missing: height, way, fine: false, new, used: 0, ready: 0 })
+    }
+
+    /// The same, for rows of one channel that keep what stands behind the point, if they are filtered.
+    pub fn with_fraction(self) -> Self {
+        debug_assert!(self.channels == 1 && self.ready == 0, "before any row came");
+        Self { fine: !self.takes_bytes(), ..self }
+    }
+
+    /// Whether rows are of [`Fine`] samples; otherwise of bytes.
+    pub fn is_fine(&self) -> bool {
+        self.fine
     }
 
     fn row_bytes(&self) -> usize {
-        self.widths.1 * self.channels
+        self.widths.1 * self.channels * if self.fine { size_of::<Fine>() } else { 1 }
     }
 
     /// Which pixels of a row are looked at, and taken.
@@ -279,11 +311,13 @@ impl Across {
         if let Way::Taps(taps) = &mut self.way
             && rows > 0
         {
+            let bytes = |out| <[u8]>::as_chunks_mut::<1>(out).0;
             match self.channels {
-                1 => wide_sum(Filtered::<1> { taps, out }),
-                2 => wide_sum(Filtered::<2> { taps, out }),
-                3 => wide_sum(Filtered::<3> { taps, out }),
-                _ => wide_sum(Filtered::<4> { taps, out }),
+                1 if self.fine => wide_sum(Filtered::<1, Fine> { taps, out: out.as_chunks_mut().0 }),
+                1 => wide_sum(Filtered::<1, _> { taps, out: bytes(out) }),
+                2 => wide_sum(Filtered::<2, _> { taps, out: bytes(out) }),
+                3 => wide_sum(Filtered::<3, _> { taps, out: bytes(out) }),
+                _ => wide_sum(Filtered::<4, _> { taps, out: bytes(out) }),
             }
             taps.came = 0;
         }

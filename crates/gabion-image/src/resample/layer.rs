@@ -200,7 +200,17 @@ impl Layer {
         Ok(self.across.first().is_some())
     }
 
-    /// The next new row, if [`Layer::has_row`] has made it up. See [`Layer::pop`].
+    /// The same, of one channel, whose rows keep what stands behind the point if they are filtered last of all.
+    pub fn with_fraction(self) -> Self {
+        Self { across: self.across.with_fraction(), ..self }
+    }
+
+    /// Whether rows are of [`Fine`](crate::wide::Fine) samples; otherwise of bytes.
+    pub fn is_fine(&self) -> bool {
+        self.across.is_fine()
+    }
+
+    /// The next new row, as bytes, if [`Layer::has_row`] has made it up. See [`Layer::pop`].
     pub fn first(&self) -> Option<&[u8]> {
         self.across.first()
     }

@@ -13,7 +13,8 @@
 //!
 //! Memory is linear in the width: the ring holds as many rows as the filter spans, and none of the picture is held
 //! beyond that. The filters are separable convolutions with the kernel stretched by the scale, normalised at the edges,
-//! as in Pillow and `ImageMagick`; between the two directions samples stay floats.
+//! as in Pillow and `ImageMagick`; between the two directions samples stay floats, and luma and differences keep a
+//! fraction until they become colours.
 //!
 //! A [`gap`](Resampling::gap) of 2 first takes means of whole boxes, down to twice the new size, and filters the rest:
 //! the boxes cost one addition a sample. The last box of a row or column may be smaller, so that nothing is cut off,

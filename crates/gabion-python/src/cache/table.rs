@@ -19,7 +19,7 @@ use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options, saving};
 use crate::argument::changed;
 use crate::codec::Codec;
-use crate::errors::exception;
+use crate::errors::{exception, value_error};
 use crate::figures::Figure;
 use crate::gate::through_gate;
 use crate::meanwhile::Meanwhile;
@@ -419,6 +419,29 @@ impl CacheTable {
     fn _expire(&self, py: Python<'_>) -> PyResult<Figure> {
         let shared = &self.open(py)?.shared;
         Ok(Figure(shared.apart(py, || shared.store.cache.expire())))
+    }
+
+    fn _set_max_bytes(&self, py: Python<'_>, max_bytes: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.open(py)?;
+        let max_bytes = size::limit("max_bytes", max_bytes, "entries", LEAST)?;
+        // The value's own code may have closed the cache.
+        let shared = &self.open(py)?.shared;
+        let set = shared.apart(py, || shared.store.cache.set_max_bytes(max_bytes));
+        set.map_err(|error| {
+            let made_for = shared.store.cache.made_for();
+            let text = if max_bytes > made_for {
+                format!(
+                    "max_bytes={max_bytes}: the cache was made with {made_for} and takes no more than that; make it \
+                     with the most that it may ever take, and set less at once"
+                )
+            } else {
+                format!(
+                    "max_bytes={max_bytes}: the tables that lead to the index of a cache made with {made_for} take more \
+                     than that: {error}"
+                )
+            };
+            value_error(py, &text)
+        })
     }
 
     fn _table_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
