@@ -33,7 +33,7 @@ mod tests;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use gabion_blocks::{Block, BlockError, WORDS_PER_BLOCK, try_box};
+use gabion_blocks::{Block, BlockError, PAGE_BYTES, WORDS_PER_BLOCK, try_box};
 
 use crate::class::BLOCK_HEADER_WORDS;
 use crate::descriptor::ORDINAL_WORD;
@@ -200,9 +200,17 @@ impl Chunks {
         })
     }
 
-    /// Words that a used chunk was asked to hold at least: some get a remainder beside that is too small for a chunk.
+    /// Words that a used chunk was asked to hold, if that was a [`Chunks::known_again`]: some get a remainder beside that
+    /// is too small for a chunk.
     pub fn asked(block: Block<'_>, chunk: Loc) -> usize {
-        least_of_bin(Self::length(block, chunk).max(LEAST_WORDS)) - 1
+        let length = Self::length(block, chunk).max(LEAST_REMAINDER);
+        least_of_bin(length - length % LEAST_REMAINDER) - 1
+    }
+
+    /// As many words, or somewhat more, so that [`Chunks::asked`] knows them again: what is to be as large wherever it
+    /// moves asks for these.
+    pub fn known_again(words: usize) -> usize {
+        (words + 1).next_multiple_of(LEAST_REMAINDER) - 1
     }
 
     /// What the word in front of a chunk's room says of its length.
@@ -233,6 +241,12 @@ impl Chunks {
     ) -> Result<(Block<'a>, Loc), HeapError> {
         if let Some(taken) = self.take_within(ground, words, align)? {
             return Ok(taken);
+        }
+        let page = PAGE_BYTES as u64;
+        if ground.budget.room() < page && self.give_idle(ground) == 0 {
+            // A block of which no page may be charged would be there in vain, and a file longer by it.
+            ground.budget.take(page)?;
+            ground.budget.give(page);
         }
         self.add_block(ground)?;
         let taken = self.take_within(ground, words, align)?;

@@ -11,7 +11,7 @@ use crate::error::{Damage, HeapError};
 use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::page::{PageSlot, Taken};
-use crate::slots::{BlockPages, Freed, Slots, SparsePage, Unsettled};
+use crate::slots::{ANNEX_REACH, BlockPages, Freed, Marks, Slots, SparsePage, Unsettled};
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,10 @@ pub struct HeapCounts {
 
 /// What a heap has still to learn of the blocks that it takes over: see [`Heap::take_over`].
 #[derive(Debug, Default)]
-pub struct Recovery(Unclaimed);
+pub struct Recovery {
+    marks: Marks,
+    unclaimed: Unclaimed,
+}
 
 /// Slots and chunks of one shard.
 pub struct Heap {
@@ -67,27 +70,34 @@ impl Heap {
         }
         ground.blocks.raise_generation_floor(number, floor as u32);
         match Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind() {
-            Kind::Chunks => self.chunks.take_over(ground, number, &mut recovery.0),
-            Kind::Free | Kind::Slots => self.slots.take_over(ground, number),
+            Kind::Chunks => self.chunks.take_over(ground, number, &mut recovery.unclaimed),
+            Kind::Free | Kind::Slots => self.slots.take_over(ground, number, &mut recovery.marks),
         }
     }
 
     /// Says that parts of a slot of a block that was taken over are taken; `retired`: that its head is for good. False
     /// when one of them was taken already, or when no such slot is there: the block is damaged.
-    pub fn mark_slot(&mut self, ground: Ground<'_>, slot: Loc, parts: Taken, retired: bool) -> bool {
-        self.slots.mark(ground, slot, parts, retired)
+    pub fn mark_slot(
+        &mut self,
+        ground: Ground<'_>,
+        slot: Loc,
+        parts: Taken,
+        retired: bool,
+        recovery: &mut Recovery,
+    ) -> bool {
+        self.slots.mark(ground, slot, parts, retired, &mut recovery.marks)
     }
 
     /// Says that a chunk of a block that was taken over is somebody's. False when it was so already, or when no such
     /// chunk is there.
     pub fn claim_chunk(ground: Ground<'_>, chunk: Loc, recovery: &mut Recovery) -> bool {
-        Chunks::claim(ground, chunk, &mut recovery.0)
+        Chunks::claim(ground, chunk, &mut recovery.unclaimed)
     }
 
     /// Frees all in the blocks that were taken over that nobody has, and counts the rest. Linear in the blocks.
     pub fn settle_all(&mut self, ground: Ground<'_>, recovery: Recovery) {
-        self.slots.settle_all(ground);
-        self.chunks.settle_all(ground, recovery.0);
+        self.slots.settle_all(ground, &recovery.marks);
+        self.chunks.settle_all(ground, recovery.unclaimed);
     }
 
     /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page; where the
@@ -118,14 +128,21 @@ impl Heap {
         self.slots.take_ready(ground, class)
     }
 
-    /// Takes the body of a slot of `class` only: one that its owner has left, if there is one.
+    /// Takes the body of a slot of `class` only: one that its owner has left, if there is one; where it may be `roomy`,
+    /// one of the next two classes does as well.
     ///
     /// # Errors
     /// As [`Heap::take_slot`].
-    pub fn take_body<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
-        self.slots.take_body(ground, class).or_else(|full| {
+    pub fn take_body<'a>(
+        &mut self,
+        ground: Ground<'a>,
+        class: usize,
+        roomy: bool,
+    ) -> Result<(Block<'a>, Loc), HeapError> {
+        let reach = if roomy { ANNEX_REACH } else { 1 };
+        self.slots.take_body(ground, class, reach).or_else(|full| {
             self.yield_pages(ground, full)?;
-            self.slots.take_body(ground, class)
+            self.slots.take_body(ground, class, reach)
         })
     }
 
@@ -248,9 +265,15 @@ impl Heap {
         Chunks::rooms(block)
     }
 
-    /// Words that a chunk was asked to hold at least.
+    /// Words that a chunk was asked to hold, if they were [`Heap::words_known_again`].
     pub fn asked_words(block: Block<'_>, chunk: Loc) -> usize {
         Chunks::asked(block, chunk)
+    }
+
+    /// As many words, or up to 128 bytes more, of which a chunk tells later that they were asked for. Others may have
+    /// got more, and would get more again wherever they move.
+    pub fn words_known_again(words: usize) -> usize {
+        Chunks::known_again(words)
     }
 
     /// Gives up what is kept warm for the next taker, so that its budget can serve another purpose.
@@ -265,9 +288,11 @@ impl Heap {
         self.chunks.rest(ground);
     }
 
-    /// Gives back the memory of all pages and chunk blocks of which nothing is taken, at once. Returns bytes.
+    /// Gives back the memory of all pages and chunk blocks of which nothing is taken, at once. Returns bytes: none of a
+    /// file, which stays as long as it is.
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
-        self.slots.trim(ground) + self.chunks.trim(ground)
+        let given = self.slots.trim(ground) + self.chunks.trim(ground);
+        if ground.blocks.file().is_some() { 0 } else { given }
     }
 
     /// Frees everything at once; the blocks stay the heap's, and it is the pool's business how long they stay warm.

@@ -1,7 +1,8 @@
 //! A page of slots: its two bitmaps and its slots.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{Block, WORDS_PER_PAGE};
 
@@ -63,6 +64,15 @@ pub fn slot_in_copy(copy: &[u8], class: usize, page: usize, index: usize) -> (Ra
     let bodies = 8 * (shape.start as usize + 2 * (index / 64) + 1) + index % 64 / 8;
     let from = 8 * shape.word_of(index);
     (from..from + 8 * shape.slot as usize, copy[bodies] >> (index % 8) & 1 == 1)
+}
+
+/// Stores what is not there yet. Where a file is open for reading, each page that is written to becomes memory of this
+/// process's own.
+pub(crate) fn set(word: &AtomicU64, value: u64) {
+    // Relaxed: nobody else knows of the block yet.
+    if word.load(Relaxed) != value {
+        word.store(value, Release); // Release: a chunk is whole at any time for who walks over them.
+    }
 }
 
 /// What of a slot is taken.
@@ -166,11 +176,11 @@ impl<'a> Page<'a> {
         true
     }
 
-    /// Clears the bitmaps: nothing counts as taken. Slots stay as they are.
-    pub fn unmark_all(&self) {
-        for word in 0..self.shape.bitmap as usize {
-            self.block.word(self.head_word(word)).store(0, Relaxed);
-            self.block.word(self.body_word(word)).store(0, Relaxed);
+    /// Has the bitmaps say what is taken: for each word of them, heads and bodies. Slots stay as they are.
+    pub fn set_bitmaps(&self, taken: &[[u64; 2]]) {
+        for (word, &[heads, bodies]) in taken.iter().enumerate().take(self.shape.bitmap as usize) {
+            set(self.block.word(self.head_word(word)), heads);
+            set(self.block.word(self.body_word(word)), bodies);
         }
     }
 
@@ -178,7 +188,10 @@ impl<'a> Page<'a> {
     /// `head` is zero too.
     pub fn clear(&self, head: u64, reads_zero: bool) {
         if !reads_zero {
-            self.unmark_all();
+            for word in 0..self.shape.bitmap as usize {
+                self.block.word(self.head_word(word)).store(0, Relaxed);
+                self.block.word(self.body_word(word)).store(0, Relaxed);
+            }
         }
         if !reads_zero || head != 0 {
             for index in 0..self.shape.slots as usize {

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use gabion_blocks::{Block, BlockError, PAGES_PER_BLOCK, WORDS_PER_PAGE, make_room};
 
+pub(crate) use self::recover::Marks;
 use crate::class::{CLASSES, geometry};
 use crate::descriptor::ORDINAL_WORD;
 use crate::error::HeapError;
@@ -54,7 +55,7 @@ pub enum Freed {
 pub struct Unsettled(u32);
 
 /// How many classes up from its own a body is looked for among the annexes.
-const ANNEX_REACH: usize = 3;
+pub(crate) const ANNEX_REACH: usize = 3;
 
 /// A block of this heap. Bit *p* stands for page *p*.
 #[derive(Debug, Clone, Copy)]
@@ -108,9 +109,15 @@ impl Slots {
         Ok(found.place())
     }
 
-    pub fn take_body<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
+    /// Takes a body of `class`, or of the next ones: `reach` classes in all.
+    pub fn take_body<'a>(
+        &mut self,
+        ground: Ground<'a>,
+        class: usize,
+        reach: usize,
+    ) -> Result<(Block<'a>, Loc), HeapError> {
         // A body somewhat larger that stands empty anyway is cheaper than a slot whose head nobody will use.
-        let near = class..(class + ANNEX_REACH).min(CLASSES);
+        let near = class..(class + reach).min(CLASSES);
         let Some(class) = near.into_iter().find(|&class| self.shelves[class].annexes != NONE) else {
             let found = self.next_whole(ground, class)?;
             found.page.mark(found.index, Taken { head: false, body: true });
@@ -123,7 +130,7 @@ impl Slots {
             // Another program has written to the file: nothing of the page is let any more.
             self.pages[id as usize].annex = 0;
             self.relist_annex(id, class);
-            return self.take_body(ground, class);
+            return self.take_body(ground, class, reach);
         };
         let index = word * 64 + page.annexes(word).trailing_zeros() as usize;
         page.mark(index, Taken { head: true, body: true });

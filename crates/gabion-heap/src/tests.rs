@@ -125,7 +125,7 @@ fn step(heap: &mut Heap, model: &mut Model, ground: Ground<'_>, operation: &Oper
             Ok((_, at)) => model.stamp(ground, at, Piece::Slot { class, body: true }),
             Err(error) => refused(error),
         },
-        Operation::TakeBody(class) if class > 0 => match heap.take_body(ground, class) {
+        Operation::TakeBody(class) if class > 0 => match heap.take_body(ground, class, true) {
             // A body in an annex shares its place with a head: the model keys bodies by the word after it.
             Ok((_, at)) => {
                 let owner = model

@@ -149,6 +149,12 @@ impl<'a> Guest<'a> {
         words * 8
     }
 
+    /// Bytes that there was asked for: the remainder of a chunk, which may come with it, is no part of a reserve.
+    pub fn asked(&self) -> usize {
+        let slots = self.kind == Kind::Slots;
+        if slots { self.capacity() } else { 8 * Heap::asked_words(self.block, self.at).saturating_sub(1) }
+    }
+
     pub fn pinned(&self) -> Pinned {
         if self.kind == Kind::Slots { Pinned::Body(self.at) } else { Pinned::Chunk(self.at) }
     }
@@ -235,9 +241,10 @@ impl Inner {
         }
         let words = 1 + capacity.div_ceil(8);
         let (block, at, kind) = if words < MAX_SLOT_WORDS {
-            let (block, at) = self.heap.take_body(ground, class_for_words(words + 1))?;
+            let (block, at) = self.heap.take_body(ground, class_for_words(words + 1), !reserved)?;
             (block, at, Kind::Slots)
         } else {
+            let words = if reserved { Heap::words_known_again(words) } else { words };
             let (block, at) = self.heap.take_chunk(ground, words)?;
             (block, at, Kind::Chunks)
         };
@@ -318,7 +325,11 @@ impl Inner {
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
         // What has got a run stays there: the run was charged for it, and the chunk may be short of the few bytes more.
         if pinned || self.writes_beside || payload.run.is_some() || !sits_well(length, capacity, reserved) {
-            let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
+            let room = if reserved {
+                Room { bytes: length.max(guest.asked()), reserved: length <= capacity }
+            } else {
+                Room::of(length)
+            };
             let fits = !pinned && !self.writes_beside && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? {
                 return Ok(self.free_guest(ground, at)?);
@@ -383,6 +394,10 @@ impl Inner {
     /// panic: what a guard must survive lies in memory instead of registers.
     #[inline(always)]
     pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
+        if self.writes_beside {
+            // What another program has written to the file is looked for first, which takes more than a few steps.
+            return None;
+        }
         // Relaxed: the lock orders its changes.
         let word = Word(slot.block.word(slot.at.word()).load(Relaxed));
         let length = word.loose_length(pointer)?;

@@ -19,7 +19,7 @@ const VAIN: u32 = 32;
 impl Pile {
     /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes
     /// into what is free between others, and gives all empty pages and blocks back to the system. Returns bytes given
-    /// back. Pointers and views stay valid: a slot never moves, so a page with a live slot stays, and so does what a
+    /// back: none of a pile in a file, which stays as long as it is. Pointers and views stay valid: a slot never moves, so a page with a live slot stays, and so does what a
     /// view looks at.
     ///
     /// Linear in the pile; locks one shard for one page at a time, and for the giving back.
@@ -66,7 +66,7 @@ impl Pile {
         let bytes = locked.heap.trim(ground);
         // What was cleared is warm until now and counted, or went back at once where the pool keeps nothing.
         let cleared = before.saturating_sub(locked.heap.counts().chunk_pages);
-        bytes.max(cleared * PAGE_BYTES as u64)
+        if ground.blocks.file().is_some() { 0 } else { bytes.max(cleared * PAGE_BYTES as u64) }
     }
 
     /// The pages of a shard that has payloads away. None where there is no memory for the list: what has moved out

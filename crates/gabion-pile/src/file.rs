@@ -195,6 +195,13 @@ impl Pile {
         }
     }
 
+    /// Lets go of a run that may be nobody's any more, without a lock: to unmap it takes its time. As long as it is
+    /// there, [`Pile::let_go`] takes it for one that somebody reads.
+    pub(crate) fn part_with<R>(&self, run: R) {
+        drop(run);
+        self.go_on_leaving();
+    }
+
     /// Lets the file go, so that others may open it, while this value lives on: every pointer is refused from then on,
     /// and every put. As long as there are views, or readers of objects over 1 MiB, nothing is done, and it returns
     /// false; the last view does it then. False without a file, too.
@@ -217,6 +224,7 @@ impl Pile {
         }
         self.budget.set_limit(0);
         for (number, locked) in all.iter_mut().enumerate() {
+            self.give_pages(locked);
             locked.heap = Heap::new(number as u32, |floor| Word::free(floor).0);
             locked.large.leave();
             (locked.objects, locked.used_bytes, locked.away) = (0, 0, 0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, Pool, Rank, Settings,
+    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Rank, Settings,
     first_generation, limits, make_room, unique_number,
 };
 use gabion_heap::{Ground, Loc, Turns, shard_of, slots_in_page};
@@ -169,7 +169,8 @@ impl Pile {
         Ok((locked, slot, word))
     }
 
-    /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them. Their memory stays
+    /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them, and what is put
+    /// meanwhile may stay or not. Their memory stays
     /// warm for what comes next, as long as the pool's policy keeps it. What views look at stays until they are gone,
     /// and so does an object that [`Pile::remove`] calls damaged.
     pub fn clear(&self) {
@@ -178,10 +179,8 @@ impl Pile {
             let mut locked = shard.lock();
             // In a file, the process that opens it must find that each object is there or is not.
             if locked.writes_beside || !locked.pins.is_empty() {
-                let runs = self.remove_each(&mut locked);
-                // Unmapping takes its time: not under the lock, here and below.
                 drop(locked);
-                drop(runs);
+                self.remove_each(shard);
                 continue;
             }
             // Live pointers carry generations up to the floor: what comes next must start above it.
@@ -190,8 +189,14 @@ impl Pile {
             let runs = locked.large.take_all();
             (locked.objects, locked.used_bytes, locked.away, locked.crowded) = (0, 0, 0, false);
             drop(locked);
-            drop(runs);
+            self.part_with(runs);
         }
+    }
+
+    /// Gives what a heap's pages are charged back to the budget: the heap is to go.
+    pub(crate) fn give_pages(&self, locked: &Inner) {
+        let counts = locked.heap.counts();
+        self.budget.give((counts.slot_pages + counts.chunk_pages) * PAGE_BYTES as u64);
     }
 
     /// Has what is put into a block from now on have another generation than all that was; with the last one, the block
@@ -201,29 +206,39 @@ impl Pile {
         self.blocks.raise_generation_floor(number, next);
     }
 
-    /// Removes the objects of a shard one by one, so that pinned bodies are left to their views. Returns their runs.
-    fn remove_each(&self, locked: &mut Locked<'_>) -> Vec<Arc<ChargedRun>> {
-        let (mut runs, mut ordinal) = (Vec::new(), 0);
-        while let Some((number, classes)) = locked.heap.block_pages(ordinal) {
-            ordinal += 1;
-            let block = self.blocks.block(number).expect("a block of this pile");
-            let pages = classes.into_iter().enumerate().filter_map(|(page, class)| Some((page, usize::from(class?))));
-            for word in pages.flat_map(|(page, class)| slots_in_page(class, page)) {
-                let pointer =
-                    Pointer::new(Loc::new(number, word), Word(block.word(word).load(Ordering::Relaxed)).generation());
-                let live = Slot::find_in(block, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
-                let Ok((slot, word)) = live else { continue };
-                // What makes no sense stays, if it is a file that another program has changed.
-                let is_intact = locked.is_intact(self.ground(), &slot, word);
-                let Some(Ok(run)) = is_intact.then(|| locked.remove(self.ground(), &slot, word)) else { continue };
-                // Where there is no memory for a list of them, they go at once.
-                if run.is_some() && make_room(&mut runs, 1).is_ok() {
-                    runs.extend(run);
-                }
+    /// Removes the objects of a shard one by one, so that pinned bodies are left to their views. Others may use the
+    /// shard after each block: millions of objects take seconds.
+    fn remove_each(&self, shard: &Shard) {
+        for ordinal in 0.. {
+            let mut locked = shard.lock();
+            let Some(runs) = self.remove_each_in(&mut locked, ordinal) else {
+                return locked.heap.rest(self.ground());
+            };
+            drop(locked);
+            self.part_with(runs);
+        }
+    }
+
+    /// Removes the objects of one of a shard's blocks, and returns their runs. `None` behind the last one.
+    fn remove_each_in(&self, locked: &mut Locked<'_>, ordinal: usize) -> Option<Vec<Arc<ChargedRun>>> {
+        let mut runs = Vec::new();
+        let (number, classes) = locked.heap.block_pages(ordinal)?;
+        let block = self.blocks.block(number).expect("a block of this pile");
+        let pages = classes.into_iter().enumerate().filter_map(|(page, class)| Some((page, usize::from(class?))));
+        for word in pages.flat_map(|(page, class)| slots_in_page(class, page)) {
+            let pointer =
+                Pointer::new(Loc::new(number, word), Word(block.word(word).load(Ordering::Relaxed)).generation());
+            let live = Slot::find_in(block, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
+            let Ok((slot, word)) = live else { continue };
+            // What makes no sense stays, if it is a file that another program has changed.
+            let is_intact = locked.is_intact(self.ground(), &slot, word);
+            let Some(Ok(run)) = is_intact.then(|| locked.remove(self.ground(), &slot, word)) else { continue };
+            // Where there is no memory for a list of them, they go at once.
+            if run.is_some() && make_room(&mut runs, 1).is_ok() {
+                runs.extend(run);
             }
         }
-        locked.heap.rest(self.ground());
-        runs
+        Some(runs)
     }
 
     /// Live objects.
@@ -299,6 +314,8 @@ impl Drop for Pile {
     fn drop(&mut self) {
         // The next owner of these numbers must not honour our pointers.
         self.blocks.each_number().for_each(|number| self.end_generation(number));
+        // Others may draw on the same budget. Runs give theirs back by themselves.
+        self.shards.iter().for_each(|shard| self.give_pages(&shard.lock()));
     }
 }
 

@@ -9,6 +9,7 @@ use gabion_heap::{Descriptor, Kind, Loc, PageSlot};
 use crate::buf::{BEGINNING, Elsewhere, LONG, Left, ReadBuf};
 use crate::change::Guest;
 use crate::error::PileError;
+use crate::large::ChargedRun;
 use crate::long::Reading;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
@@ -217,7 +218,10 @@ impl Pile {
             State::Large { index } => {
                 let run = locked.large.get(index).cloned();
                 drop(locked);
-                run.is_some_and(|run| run.bytes().get(skip..).is_some_and(|rest| rest.starts_with(bytes)))
+                let held = |run: &Arc<ChargedRun>| run.bytes().get(skip..).is_some_and(|rest| rest.starts_with(bytes));
+                let holds = run.as_ref().is_some_and(held);
+                self.part_with(run);
+                holds
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         })

@@ -148,7 +148,9 @@ impl Finding<'_> {
         let mut parts = Taken { head: true, body: false };
         let length = match word.state() {
             State::Free => {
-                if generation > LAST_GENERATION && !self.locked.heap.mark_slot(ground, at, parts, true) {
+                if generation > LAST_GENERATION
+                    && !self.locked.heap.mark_slot(ground, at, parts, true, &mut self.recovery)
+                {
                     return Err(Damage::at(at, "a slot that is used up is taken"));
                 }
                 return Ok(generation);
@@ -170,7 +172,7 @@ impl Finding<'_> {
             }
             State::Large { index } => self.find_run(at, index)?,
         };
-        if !self.locked.heap.mark_slot(ground, at, parts, false) {
+        if !self.locked.heap.mark_slot(ground, at, parts, false, &mut self.recovery) {
             return Err(Damage::at(at, "the room of an object is another's, too"));
         }
         self.locked.objects += 1;
@@ -192,7 +194,8 @@ impl Finding<'_> {
             let taken = Heap::claim_chunk(ground, at, &mut self.recovery);
             (taken, Heap::chunk_words(block, at).checked_sub(1))
         } else {
-            let taken = self.locked.heap.mark_slot(ground, at, Taken { head: false, body: true }, false);
+            let parts = Taken { head: false, body: true };
+            let taken = self.locked.heap.mark_slot(ground, at, parts, false, &mut self.recovery);
             (taken, slot_words(descriptor.class()).checked_sub(GUEST_WORDS))
         };
         let Some(room) = room.filter(|_| taken) else { return Err(nowhere) };

@@ -123,9 +123,10 @@ impl Inner {
         let forks = FORKS.load(Ordering::Relaxed); // Relaxed: see `in_child`.
         if self.forks != forks {
             self.forks = forks;
-            let highest = blocks.each_number().map(|number| blocks.generation_floor(number)).max().unwrap_or(0);
-            // A slot whose generations are used up by half keeps the others. What lies in a file is the parent's.
-            if blocks.file().is_none() && highest < LAST_GENERATION / 2 {
+            // A slot whose generations are used up by half keeps the others, and what lies in a file is the parent's.
+            let floors = blocks.each_number().map(|number| blocks.generation_floor(number));
+            let highest = floors.filter(|&floor| floor < LAST_GENERATION / 2).max().unwrap_or(0);
+            if blocks.file().is_none() {
                 self.least = highest + 1 + unique_number() as u32 % AHEAD;
             }
         }

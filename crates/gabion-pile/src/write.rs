@@ -82,7 +82,9 @@ impl Pile {
             length @ ..=CHUNK_PAYLOAD => act(Payload::in_pieces(pieces, length)),
             _ => {
                 let run = self.new_run(pieces)?;
-                act(Payload::whole(run.bytes(), Some(&run)))
+                let done = act(Payload::whole(run.bytes(), Some(&run)));
+                self.part_with(run);
+                done
             }
         }
     }
@@ -270,9 +272,13 @@ impl Pile {
             return Ok(Ok(false));
         }
         let replaced = locked.replace(self.ground(), &slot, word, payload);
-        // The old run goes only after the lock: unmapping takes its time.
         drop(locked);
-        Ok(replaced.map(|_| true))
+        Ok(replaced.map(|run| {
+            if run.is_some() {
+                self.part_with(run);
+            }
+            true
+        }))
     }
 
     /// Removes the object. Its pointer is refused from now on.
@@ -317,8 +323,7 @@ impl Pile {
     fn remove_anywhere(&self, pointer: Pointer) -> Result<(), PileError> {
         let (mut locked, slot, word) = self.lock_intact(pointer)?;
         let run = locked.remove(self.ground(), &slot, word);
-        // Unmapping takes its time: not under the lock.
         drop(locked);
-        run.map(drop).map_err(|_| PileError::Damaged { pointer })
+        run.map(|run| self.part_with(run)).map_err(|_| PileError::Damaged { pointer })
     }
 }

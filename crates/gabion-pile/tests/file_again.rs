@@ -41,6 +41,18 @@ fn open(path: &Path) -> Result<Pile, FileError> {
     Pile::open(path, &OpenOptions { shards: Some(1), ..OpenOptions::default() })
 }
 
+/// Opens a file that has just been let go. A child that another test starts may have it for a moment.
+fn open_soon(path: &Path) -> Pile {
+    let begun = std::time::Instant::now();
+    loop {
+        match open(path) {
+            Ok(pile) => return pile,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(30), "not let go: {error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// A view of what was removed has no pin where it is a run's, and its memory was taken from under it.
 #[test]
 fn a_view_of_what_is_gone_keeps_the_file() {
@@ -156,14 +168,62 @@ fn a_file_is_let_go_beside_all_who_use_it() {
                 });
             }
             std::thread::sleep(Duration::from_millis(3 + round));
-            while !pile.let_go().unwrap() && open(&place.0).is_err() {
-                std::thread::yield_now();
-            }
+            // Once: whoever was in the way goes on with it.
+            pile.let_go().unwrap();
+            drop(open_soon(&place.0));
             stop.store(true, Relaxed);
         });
-        let again = place.open();
+        let again = open_soon(&place.0);
         again.validate().unwrap();
         assert!(all.iter().all(|&pointer| again.contains(pointer)));
+    }
+}
+
+/// Runs that a call had taken out of the pile, and was just unmapping, were somebody's who reads: the file stayed locked.
+#[test]
+fn a_file_that_is_let_go_beside_calls_is_let_go_by_the_last_of_them() {
+    let place = Place::new("calls");
+    let large = vec![7; (1 << 20) + 9];
+    for round in 0..60 {
+        let pile = open_soon(&place.0);
+        let pointers: Vec<_> = (0..8).map(|_| pile.put(&large).unwrap()).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| match round % 4 {
+                0 => pile.clear(),
+                // Each is refused from some moment on.
+                1 => pointers.iter().for_each(|&pointer| _ = pile.remove(pointer)),
+                2 => pointers.iter().for_each(|&pointer| _ = pile.replace(pointer, b"short")),
+                _ => pointers.iter().for_each(|&pointer| _ = pile.begins_with(pointer, &large[..100])),
+            });
+            std::thread::sleep(Duration::from_micros(round * 50));
+            pile.let_go().unwrap();
+        });
+        drop(open_soon(&place.0));
+    }
+}
+
+/// A put for which the limit left no page made the file longer by a block.
+#[test]
+fn a_put_that_is_refused_leaves_the_file_as_long_as_it_was() {
+    let place = Place::new("refused");
+    let options = OpenOptions { shards: Some(1), max_bytes: Some(64 << 10), ..OpenOptions::default() };
+    let pile = Pile::open(&place.0, &options).unwrap();
+    pile.put(b"all that there is room for").unwrap();
+    let before = (pile.stats().blocks, place.file().metadata().unwrap().len());
+    assert!(pile.put(&[7; 5000]).is_err());
+    assert_eq!((pile.stats().blocks, place.file().metadata().unwrap().len()), before);
+    pile.validate().unwrap();
+}
+
+/// It counted pages that had become free in the file, which stays as long as it is.
+#[test]
+fn a_file_gives_nothing_back_when_it_is_made_compact() {
+    let place = Place::new("compact");
+    let pile = place.open();
+    for length in [100, 5000] {
+        let pointers: Vec<_> = (0..2000).map(|_| pile.put(&vec![7; length]).unwrap()).collect();
+        pointers.into_iter().for_each(|pointer| pile.remove(pointer).unwrap());
+        assert_eq!(pile.compact(), 0, "{length}");
     }
 }
 

@@ -61,3 +61,24 @@ fn a_child_s_pointers_are_others_than_its_parent_s() {
     // The parent goes on as if nothing had been.
     assert_eq!(generation(&put(&pile, 2)), generation(&before));
 }
+
+/// One block whose generations were used up by half took the others' with it: a parent and its child gave the same
+/// pointers to different objects.
+#[test]
+fn a_child_s_pointers_are_others_though_a_block_is_worn() {
+    let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
+    // Each ends a generation of the one block.
+    for _ in 0..1 << 19 {
+        pile.put(b"").unwrap();
+        pile.clear();
+    }
+    let before = pile.put(b"").unwrap().to_bits() >> 40;
+    // Blocks that were never used up: what is put there has pointers of its own.
+    let fill = |count: usize| (0..count).map(|_| pile.put(&[1; 1000]).unwrap()).last().unwrap();
+    fill(5000);
+    in_child(|| {
+        let own = fill(5000).to_bits() >> 40;
+        assert!(own < before, "another block");
+        in_child(|| assert!(fill(5000).to_bits() >> 40 > own));
+    });
+}

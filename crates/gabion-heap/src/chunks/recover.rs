@@ -1,7 +1,6 @@
 //! Blocks of chunks that were there before: bins and counts, made anew from the tags.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, make_room};
 
@@ -11,6 +10,7 @@ use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD};
 use crate::error::Damage;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
+use crate::page::set;
 
 /// Where the used chunks of each block begin that nobody has claimed yet, by the block's ordinal: a bit for every other
 /// word.
@@ -27,15 +27,6 @@ impl Unclaimed {
         let had = at % ROOM_ALIGN == 1 && bits[word] & bit != 0;
         bits[word] &= if had { !bit } else { u64::MAX };
         had
-    }
-}
-
-/// Stores what is not there yet. Where a file is open for reading, each page that is written to becomes memory of this
-/// process's own.
-fn set(word: &AtomicU64, value: u64) {
-    // Relaxed: nobody else knows of the block yet.
-    if word.load(Relaxed) != value {
-        word.store(value, Release); // Release: a chunk is whole at any time for who walks over them.
     }
 }
 

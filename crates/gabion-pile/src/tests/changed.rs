@@ -144,3 +144,34 @@ fn what_says_that_there_is_room_may_be_changed_by_another_program() {
         pile.replace(other, &[7; 30]).unwrap();
     }
 }
+
+/// A removal through a lock that leans to its thread believed the word: what a view looked at was another object's soon.
+#[test]
+fn what_a_view_looks_at_stays_though_its_word_says_that_nobody_does() {
+    let place = Place(std::env::temp_dir().join(format!("gabion-changed-pin-{}.pile", std::process::id())));
+    let _ = std::fs::remove_file(&place.0);
+    let options = OpenOptions { shards: Some(1), ..OpenOptions::default() };
+    let pile = std::sync::Arc::new(Pile::open(&place.0, &options).unwrap());
+    // Until the lock leans to this thread.
+    for _ in 0..1000 {
+        pile.remove(pile.put(&[1; 40]).unwrap()).unwrap();
+    }
+    let pointer = pile.put(&[7; 40]).unwrap();
+    let (slot, before) = Slot::live(&pile.blocks, pointer).unwrap();
+    let view = pile.view(pointer).unwrap();
+    let pinned = slot.block.word(slot.at.word()).load(Relaxed) ^ before.0;
+    let file = File::options().read(true).write(true).open(&place.0).unwrap();
+    flip(&pile, &file, (slot.at, pinned));
+    for _ in 0..1000 {
+        pile.remove(pile.put(&[1; 40]).unwrap()).unwrap();
+    }
+    assert_eq!(pile.remove(pointer).unwrap_err(), PileError::Damaged { pointer });
+    for _ in 0..2000 {
+        pile.put(&[1; 40]).unwrap();
+    }
+    assert_eq!(*view, [7; 40]);
+    flip(&pile, &file, (slot.at, pinned));
+    pile.remove(pointer).unwrap();
+    drop(view);
+    pile.validate().unwrap();
+}

@@ -408,8 +408,8 @@ impl Pile {
     }
 
     /// Remove all objects. Their memory stays warm for what is put next: gabion.memory.stats() counts it as held_idle,
-    /// not as idle. Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects
-    /// while there are views.
+    /// not as idle. Their pointers are refused from now on. Takes time in proportion to the blocks; or to the objects
+    /// while there are views, and of a file: other threads go on meanwhile, and what they put may stay or not.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open_to_change(py)?;
         through_gate(py, || pile.clear());
@@ -417,8 +417,9 @@ impl Pile {
     }
 
     /// Move objects that outgrew their slot back where they fit again, those of 1 KiB to 1 MiB closer together, and
-    /// give empty memory back to the system. Pointers and views stay valid. Returns how many bytes were given back.
-    /// Takes time linear in the pile; other threads can go on meanwhile.
+    /// give empty memory back to the system. Pointers and views stay valid. Returns how many bytes were given back: 0
+    /// of a file, which stays as long as it is, and whose room serves what is put next. Takes time linear in the pile;
+    /// other threads can go on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
         let pile = self.open_to_change(py)?;
         Ok(Figure(through_gate(py, || pile.compact())))
