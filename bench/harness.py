@@ -12,8 +12,10 @@ JSON, ``{"metrics": {name: [value, unit]}}``, with anything else that the pictur
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -135,8 +137,7 @@ class _Rounds:
 
     def take(self, runs: list[Run], turn: int, of: int) -> None:
         """Run each of ``runs`` once."""
-        # Each round starts one subject further on, so that none always runs after the same neighbour.
-        for run in _rotated(runs, turn):
+        for run in _in_another_order(runs, turn):
             if id(run) in self.failed:
                 continue
             spent = time.monotonic() - self._began
@@ -165,9 +166,16 @@ class _Rounds:
         return [run for run in self.runs if run.case in cases]
 
 
-def _rotated(runs: list[Run], turn: int) -> Iterable[Run]:
-    start = turn % len(runs) if runs else 0
-    return runs[start:] + runs[:start]
+def _in_another_order(runs: list[Run], turn: int) -> Iterable[Run]:
+    """The runs case by case, those of a case in an order that is the round's own, and the same whenever it is made.
+
+    Where a case's first subject was always the first, it would always find what the last one of the case before has
+    left behind: free huge pages, say, or none.
+    """
+    chance = random.Random(turn)
+    for _, of_case in itertools.groupby(runs, key=lambda run: run.case):
+        subjects = list(of_case)
+        yield from chance.sample(subjects, len(subjects))
 
 
 def _row(key: tuple[str, str, str, str], values: list[float]) -> dict:
