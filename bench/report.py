@@ -14,9 +14,9 @@ _LOWER_IS_BETTER_UNITS = ("B", "MiB", "ns", "µs", "ms", "s")
 _LOWER_IS_BETTER = ("memory_vs_start", "reserved_vs_start", "idle_vs_start", "rss_growth", "allocations")
 # gc_share: who does the rest faster spends the larger share in the collector.
 # start_rss, peak_live: what the load is, not what the subject makes of it. round_min, round_max: how evenly
-# the threads went, which the mean does not tell; rss_left, rss_back: some pages more or less; cpu_per_op: ops_per_s
-# says it; traced_peak: where it is no buffer, some hundred bytes of the call's own objects.
-_UNCOMPARED = (
+# the threads went, which the mean does not tell; rss_back: some pages more or less, and a bar of its own;
+# traced_peak: where it is no buffer, some hundred bytes of the call's own objects. bench/README.md names them all.
+UNCOMPARED = (
     "collections",
     "gc_share",
     "objects",
@@ -27,9 +27,7 @@ _UNCOMPARED = (
     "peak_live",
     "round_min",
     "round_max",
-    "rss_left",
     "rss_back",
-    "cpu_per_op",
     "traced_peak",
 )
 
@@ -37,8 +35,9 @@ _INDEX = """# Benchmarks
 
 `python bench/run.py NAME --report docs/benchmarks` writes a page, `make bench` all of them.
 [bench/README.md](../bench/README.md) says what each measures and how. A *bar* is what gabion is to reach against a peer
-of the same run; those that it missed stand first on each page, with the rows where a peer is better. Figures of a whole
-machine vary from run to run: only ratios within one run count.
+of the same run; those that it missed stand first on each page, with the rows where a peer is better: of all metrics but
+those that [tell no better or worse](../bench/README.md#how-to-read-a-result). Figures of a whole machine vary from run
+to run: only ratios within one run count.
 """
 
 
@@ -51,7 +50,7 @@ def losses(result: Result) -> list[str]:
     found = []
     for row in result.rows:
         own = row["subject"].startswith("gabion")
-        if own or row["subject"].startswith(("floor", "empty process")) or row["metric"] in _UNCOMPARED:
+        if own or row["subject"].startswith(("floor", "empty process")) or row["metric"] in UNCOMPARED:
             continue
         ours = result.row((row["case"], "gabion", row["metric"]))
         if ours is None:

@@ -49,3 +49,25 @@ def test_cases_are_not_mixed(harness) -> None:
     """Subjects of one case are compared, and so run one soon after the other."""
     for order in orders_of(harness, "pqr", "abcd", 5):
         assert [case for case, _ in order] == [case for case in "pqr" for _ in "abcd"]
+
+
+def row(case: str, subject: str, metric: str, unit: str, *values: float) -> dict:
+    middle = sorted(values)[len(values) // 2]
+    figures = {"median": middle, "min": min(values), "max": max(values), "rounds": len(values), "values": list(values)}
+    return {"case": case, "subject": subject, "metric": metric, "unit": unit, **figures}
+
+
+def result_of(harness, rows: list[dict], bars: list):
+    return harness.Result("name", "title", rows, {}, bars, [], [], [], {})
+
+
+@pytest.mark.parametrize("metric", ["cpu_per_op", "rss_left"])
+def test_a_peer_that_takes_less_is_told_of(harness, metric: str) -> None:
+    report = importlib.import_module("report")
+    rows = [row("case", who, metric, "ms", *[value] * 5) for who, value in (("gabion", 2.0), ("peer", 1.0))]
+    assert report.losses(result_of(harness, rows, [])) == [f"case, {metric}: peer 1 ms, gabion 2 ms"]
+
+
+def test_what_is_not_compared_is_named(harness) -> None:
+    described = (Path(BENCH) / "README.md").read_text()
+    assert all(f"`{metric}`" in described for metric in importlib.import_module("report").UNCOMPARED)
