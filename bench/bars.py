@@ -9,6 +9,9 @@ from math import comb
 BEST_PEER = "best peer"
 # How sure a verdict must be before rounds end early.
 _CONFIDENCE = 0.9
+# With fewer, no interval of their values is that sure: that all of four lie on one side of the median happens in two of
+# sixteen runs.
+FEWEST_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,24 @@ class Bar:
         """The cases that both sides stand in."""
         return {self.row[0], *([self.against[0]] if self.against else [])}
 
+    def is_met(self, value: float) -> bool:
+        """Whether ``value`` is enough."""
+        return value >= self.limit if self.sense == ">=" else value <= self.limit
+
 
 @dataclass
 class Outcome:
     """A bar after the run: its value, and whether that is enough; ``value`` is None when a side was not measured.
 
-    ``decided``: whether the rounds are enough to tell on which side of the limit the value lies.
+    ``decided``: whether the rounds are enough to tell on which side of the limit the value lies, which fewer than
+    ``FEWEST_ROUNDS`` never are.
     """
 
     bar: Bar
     value: float | None
     met: bool
     decided: bool
+    rounds: int
 
 
 def find_row(rows: list[dict], key: tuple[str, str, str]) -> dict | None:
@@ -73,12 +82,12 @@ def judge(bar: Bar, rows: list[dict]) -> Outcome:
     row = find_row(rows, bar.row)
     against = other_side(bar, rows)
     if row is None or (bar.against and against is None):
-        return Outcome(bar, None, False, True)
+        return Outcome(bar, None, False, True, 0)
     value = _ratio(row["median"], against["median"]) if against else row["median"]
-    pairs = zip(row["values"], against["values"]) if against else ((own, 1.0) for own in row["values"])
-    least, most = _interval([_ratio(*pair) for pair in pairs])
-    met = value >= bar.limit if bar.sense == ">=" else value <= bar.limit
-    return Outcome(bar, value, met, not least <= bar.limit <= most)
+    values = [_ratio(*pair) for pair in zip(row["values"], against["values"])] if against else row["values"]
+    least, most = _interval(values)
+    decided = len(values) >= FEWEST_ROUNDS and bar.is_met(least) == bar.is_met(most)
+    return Outcome(bar, value, bar.is_met(value), decided, len(values))
 
 
 def _ratio(own: float, other: float) -> float:

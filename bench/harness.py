@@ -159,8 +159,11 @@ class _Rounds:
         return [_row(key, values) for key, values in found]
 
     def undecided(self, bars: list[Bar]) -> list[Run]:
-        """All runs of the cases that need further rounds; none of those that have a number of rounds of their own."""
-        rows, fixed = self.rows(), {run.case for run in self.runs if run.rounds}
+        """All runs of the cases that need further rounds.
+
+        None of those that have a number of rounds of their own, nor where a run failed, which has no further ones.
+        """
+        rows, fixed = self.rows(), {run.case for run in self.runs if run.rounds or id(run) in self.failed}
         outcomes = (judge(bar, rows) for bar in bars if not bar.cases() & fixed)
         cases = set().union(*(outcome.bar.cases() for outcome in outcomes if not outcome.decided))
         return [run for run in self.runs if run.case in cases]

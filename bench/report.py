@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from bars import BEST_PEER, Bar, Outcome, judge, other_side
+from bars import BEST_PEER, FEWEST_ROUNDS, Bar, Outcome, judge, other_side
 from harness import Result
 
 _LOWER_IS_BETTER_UNITS = ("B", "MiB", "ns", "µs", "ms", "s")
@@ -59,7 +59,7 @@ def losses(result: Result) -> list[str]:
         if row["max"] < ours["min"] if lower else row["min"] > ours["max"]:
             found.append(
                 f"{row['case']}, {row['metric']}: {row['subject']} {number(row['median'], row['unit'])}, "
-                f"gabion {number(ours['median'], ours['unit'])}"
+                f"gabion {number(ours['median'], ours['unit'])}{_few(min(row['rounds'], ours['rounds']))}"
             )
     return found
 
@@ -94,13 +94,18 @@ def _bar_text(outcome: Outcome, result: Result, floor: bool = True) -> str:
     if outcome.value is None:
         return f"not measured ({sign} {needed})"
     value = f"{outcome.value:.3g}×" if bar.against else number(outcome.value, unit)
-    words = (
-        f"{'met' if outcome.met else 'MISSED'} {value}{'' if outcome.decided else ', within noise'} ({sign} {needed}"
-    )
+    few = _few(outcome.rounds)
+    sure = few or ("" if outcome.decided else ", within noise")
+    words = f"{'met' if outcome.met else 'MISSED'} {value}{sure} ({sign} {needed}"
     if bar.against:
         words += " " + _name_of_other(bar, result)
     least = result.row(bar.floor) if floor and bar.floor else None
     return words + (f"; floor {number(least['median'], unit)})" if least else ")")
+
+
+def _few(rounds: int) -> str:
+    """What is said of figures of too few rounds to tell how much they vary."""
+    return "" if rounds >= FEWEST_ROUNDS else f", of {rounds} round{'s' * (rounds > 1)}"
 
 
 def _name_of_other(bar: Bar, result: Result) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import shlex
 import sys
 from pathlib import Path
 
 import build
 import machine
 import report
+from bars import FEWEST_ROUNDS
 from harness import DEFAULT_ROUNDS, MOST_ROUNDS, Options, Result, run_rounds
 
 # Benchmark name to the module that plans it.
@@ -36,16 +38,7 @@ def main() -> int:
         for name, module in BENCHMARKS.items():
             print(f"{name:12} {importlib.import_module(module).TITLE}")
         return 0
-    cases = arguments.case + ["scale"] * arguments.scale
-    options = Options(
-        quick=arguments.quick,
-        rounds=arguments.rounds,
-        most_rounds=arguments.rounds if arguments.quick else arguments.most_rounds,
-        installed=arguments.installed,
-        cases=cases,
-        minutes=arguments.minutes,
-        photos=arguments.photos,
-    )
+    options = _options_of(arguments)
     results = []
     for name in BENCHMARKS if arguments.all else [arguments.name]:
         try:
@@ -75,14 +68,38 @@ def run_benchmark(name: str, options: Options) -> Result:
     return Result(name, module.TITLE, rows, described, bars, plan.missing, plan.notes, failures, extras)
 
 
+def _options_of(arguments: argparse.Namespace) -> Options:
+    return Options(
+        quick=arguments.quick,
+        rounds=arguments.rounds,
+        most_rounds=_most_rounds(arguments),
+        installed=arguments.installed,
+        cases=arguments.case + ["scale"] * arguments.scale,
+        minutes=arguments.minutes,
+        photos=arguments.photos,
+    )
+
+
+def _most_rounds(arguments: argparse.Namespace) -> int:
+    if arguments.most_rounds is None or arguments.quick:
+        return _usual_most_rounds(arguments.rounds, arguments.quick)
+    return arguments.most_rounds
+
+
+def _usual_most_rounds(rounds: int, quick: bool) -> int:
+    """No further ones for who asks for so few that no bar could be decided."""
+    return rounds if quick or rounds < FEWEST_ROUNDS else MOST_ROUNDS
+
+
 def _command(name: str, options: Options) -> str:
     """The command that does the same again."""
-    words = ["python bench/run.py", name, *["--quick"] * options.quick]
+    words = ["python bench/run.py", name, *["--quick"] * options.quick, *["--installed"] * options.installed]
     words += ["--rounds", str(options.rounds)] if options.rounds != DEFAULT_ROUNDS else []
-    if options.most_rounds != MOST_ROUNDS and not options.quick:
+    if options.most_rounds != _usual_most_rounds(options.rounds, options.quick):
         words += ["--most-rounds", str(options.most_rounds)]
-    words += [word for case in options.cases for word in ("--case", f'"{case}"')]
+    words += [word for case in options.cases for word in ("--case", shlex.quote(case))]
     words += ["--minutes", f"{options.minutes:g}"] if options.minutes is not None else []
+    words += ["--photos", shlex.quote(options.photos)] if options.photos is not None else []
     return " ".join(words)
 
 
@@ -114,9 +131,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--most-rounds",
         type=int,
-        default=MOST_ROUNDS,
         metavar="N",
-        help=f"rounds at most, for bars that --rounds do not decide; none further with --quick (default {MOST_ROUNDS})",
+        help=f"rounds at most, for bars that --rounds do not decide (default {MOST_ROUNDS}); "
+        f"none further with --quick, and by default none with fewer than {FEWEST_ROUNDS} --rounds",
     )
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases that contain TEXT")
     parser.add_argument("--scale", action="store_true", help="gc: only the row that fills 20 GiB")
