@@ -15,6 +15,8 @@ from cache_traces import requests
 
 # Values are made in lots of this size, and only the storing of a lot is timed.
 LOT = 2000
+# What an entry takes beside key and value is averaged over values of 1 to so many bytes, since slots come in steps.
+_METADATA_SIZES = 150
 _TEXT = bytes(range(48, 123))
 
 
@@ -199,6 +201,7 @@ def limit(seconds: float, mib: int) -> dict:
             "bytes_over_limit": [over, "B"],
             "bytes_over_table_limit": [table_over, "B"],
             "index_per_entry": [_index_per_entry(mib), "B"],
+            "metadata_per_entry": [_metadata_per_entry(), "B"],
             "puts": [sum(puts), "calls"],
             "looks": [looked, "calls"],
         }
@@ -216,3 +219,17 @@ def _index_per_entry(mib: int) -> float:
             number += 1000
         stats = cache.stats()
         return stats.index_bytes / stats.entries
+
+
+def _metadata_per_entry() -> float:
+    """Bytes that an entry is charged beyond its key and its value as they are stored, over values of many sizes."""
+    import gabion
+
+    metadata = []
+    with gabion.Cache(64 << 20) as cache, gabion.Pile() as pile:
+        # An ASCII text is a key as it stands; what a pile stores of an object is its encoding, without any header.
+        for key, size in zip(_keys(_METADATA_SIZES), range(1, _METADATA_SIZES + 1)):
+            value = bytes(size)
+            cache[key] = value
+            metadata.append(cache.size_of(key) - len(key) - pile.size_of(pile.put(value)))
+    return sum(metadata) / len(metadata)
