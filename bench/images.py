@@ -182,10 +182,11 @@ def _plan_quality(made: Plan, place: str, site: str, subjects: dict[str, str], s
                 }
                 run = Run(case, label, "images_runs:quality", args, site=site if name == "gabion" else "", rounds=1)
                 made.runs.append(run)
-            row = (case, "gabion", "psnr_saved")
             # Pillow without a gap is the reference itself, rounded.
             kin = ("Pillow, gap 2", "libvips", "OpenCV") if full else ("Pillow", "libvips", "OpenCV")
-            made.bars += [Bar(row, ">=", 1, (case, peer, "psnr_saved")) for peer in kin]
+            # JPEG loses more than any of them, so what is saved says little of how each makes pictures smaller.
+            for metric in ("psnr", "psnr_saved"):
+                made.bars += [Bar((case, "gabion", metric), ">=", 1, (case, peer, metric)) for peer in kin]
 
 
 def _plan_service(made: Plan, options: Options, place: str, site: str, subjects: dict[str, str]) -> None:
