@@ -28,7 +28,11 @@ _RUNS = {
 _QUICK_RUNS = {"page": {"one": (1, 16), "several": (1, 16), "hand-over": (16,)}, "full": {"several": (1,)}}
 # glibc keeps the pages of a buffer that is rented and returned alone, up to 32 MiB, so at these the bar is against
 # faulting, not against malloc's own warm memory.
-_FAULTING = {"one": (64 * MIB,), "several": (4 * MIB, 16 * MIB, 64 * MIB)}
+_FAULTING = {
+    "one": (64 * MIB,),
+    "several": (4 * MIB, 16 * MIB, 64 * MIB),
+    "hand-over": (4 * MIB, 16 * MIB, 64 * MIB),
+}
 # A group of more bytes than this is in parts.
 _BLOCK = 4 * MIB
 _LIMIT = 256 * MIB
