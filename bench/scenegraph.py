@@ -106,9 +106,7 @@ def _plan_trees(made: Plan, subjects: _Subjects, levels: int) -> None:
                 made.bars.append(
                     Bar((case, "gabion", f"traverse_{number}"), ">=", 1 / 1.05, (case, "gabion", "traverse_1"))
                 )
-                if shape == "three-sizes":
-                    # glibc keeps the order of nodes that are all of one piece.
-                    step("traverse", 3, "malloc")
+                step("traverse", 3, "malloc")
             step("destroy", 2, "mimalloc 2")
             step("destroy", 2, "mimalloc 3")
         memory, floor = (case, "gabion", "rss_full"), (case, "floor", "rss_full")
