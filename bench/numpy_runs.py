@@ -147,13 +147,14 @@ def load(subject: str, seconds: float, period: float) -> dict:
     barrier = threading.Barrier(LOAD_THREADS + 1)
 
     def work(number: int) -> None:
+        chance = random.Random(number)
         try:
-            _compute(np, number, LEAST_TIMED)
+            _compute(np, chance, LEAST_TIMED)
             barrier.wait()
             barrier.wait()
             end = perf_counter() + seconds
             while perf_counter() < end:
-                _compute(np, number, None)
+                _compute(np, chance, None)
         except BaseException as error:
             failed.append(error)
             barrier.abort()
@@ -181,9 +182,8 @@ def load(subject: str, seconds: float, period: float) -> dict:
     return {"metrics": metrics}
 
 
-def _compute(np: ModuleType, number: int, small: int | None) -> None:
+def _compute(np: ModuleType, chance: random.Random, small: int | None) -> None:
     """A few results of random size, kept a while; with ``small``, so many on arrays too small to count."""
-    chance = random.Random(number)
     kept: list[Any] = []
     for _ in range(small or 20):
         count = 1000 if small else int(chance.choice(LOAD_MIB) * MIB / 8)
