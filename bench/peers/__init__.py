@@ -1,7 +1,7 @@
 """One adapter per subject, all with one interface.
 
 ``put_each(objects, keep)``
-    Store every object and hand each one's key to ``keep`` (the ``append`` of an ``array('Q')``).
+    Store every object and hand each one's key to ``keep`` (a list's ``append``).
 ``get_each(keys) -> object``
     Get every key, rebuild its object, drop it for the next one; return the last, which the caller checks.
 ``close()``
