@@ -5,6 +5,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -204,3 +205,22 @@ def test_no_more_is_removed_from_a_pile_that_a_handler_closes(tmp_path: Path) ->
     assert removed < many
     with gabion.Pile(path=path) as pile:
         assert len(pile) == many - removed
+
+
+def test_a_file_that_is_closed_beside_clear_is_let_go(tmp_path: Path) -> None:
+    """What clear() was just unmapping was taken for what somebody reads, and the file stayed locked."""
+    path = tmp_path / "large.pile"
+
+    def clear(pile: gabion.Pile[bytes]) -> None:
+        with contextlib.suppress(gabion.ClosedError):
+            pile.clear()
+
+    for delay in (0, 0.0002, 0.0005, 0.001, 0.002):
+        pile: gabion.Pile[bytes] = gabion.Pile(path=path)
+        pile.put_many(bytes(1_200_000) for _ in range(16))
+        thread = threading.Thread(target=clear, args=(pile,))
+        thread.start()
+        time.sleep(delay)
+        pile.close()
+        thread.join()
+        gabion.Pile(path=path).close()

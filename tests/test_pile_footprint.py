@@ -1,8 +1,11 @@
 """Memory: what is freed comes back, churn does not creep, nothing leaks."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+import gabion
 
 HEAD = """
 import ctypes, gc, os, random, sys
@@ -233,3 +236,29 @@ grown = sum(entry.size_diff for entry in tracemalloc.take_snapshot().compare_to(
 assert grown < 20_000, grown
 """
     )
+
+
+def _own_bytes(path: Path) -> int:
+    """Bytes of a mapped file that this process has for itself."""
+    own, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            ours = rest[-1:] == [str(path)]
+        elif ours and first == "Private_Dirty:":
+            own += int(rest[0]) << 10
+    return own
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_that_is_opened_is_not_written_to(tmp_path: Path, read_only: bool) -> None:
+    """Each process that read it had a sixteenth of it for itself: where pages say which of their slots are taken."""
+    path = tmp_path / "texts.pile"
+    with gabion.Pile(path=path) as pile:
+        pointers = pile.put_many((f"text {n}", n) for n in range(100_000))
+        pile.put_many("x" * length for length in range(1000, 9000, 100))
+        pile.remove_many(pointers[::7])
+        reserved = pile.stats().reserved_bytes
+    with gabion.Pile(path=path, read_only=read_only) as pile:
+        assert _own_bytes(path) < reserved // 200
+        pile.validate()

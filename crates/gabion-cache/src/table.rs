@@ -419,9 +419,9 @@ impl Table {
         });
     }
 
-    /// Removes all entries of the table. Returns how many. While no other table has entries, as [`Cache::clear`] does;
-    /// otherwise one by one, in time that goes with the entries of all tables, or of this one if it has a limit of its
-    /// own.
+    /// Removes all entries of the table. Returns how many. While no other table has entries, as
+    /// [`Cache::clear`](crate::Cache::clear) does; otherwise one by one, in time that goes with the entries of all
+    /// tables, or of this one if it has a limit of its own.
     pub fn clear(&self) -> u64 {
         self.core.clear(Some(&self.record))
     }

@@ -200,8 +200,8 @@ impl Chunks {
         })
     }
 
-    /// Words that a used chunk was asked to hold, if that was a [`Chunks::known_again`]: some get a remainder beside that
-    /// is too small for a chunk.
+    /// Words that a used chunk was asked to hold, if that was a [`Chunks::known_again`]: some get a remainder beside
+    /// that is too small for a chunk.
     pub fn asked(block: Block<'_>, chunk: Loc) -> usize {
         let length = Self::length(block, chunk).max(LEAST_REMAINDER);
         least_of_bin(length - length % LEAST_REMAINDER) - 1

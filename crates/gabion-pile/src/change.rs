@@ -394,15 +394,12 @@ impl Inner {
     /// panic: what a guard must survive lies in memory instead of registers.
     #[inline(always)]
     pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
-        if self.writes_beside {
-            // What another program has written to the file is looked for first, which takes more than a few steps.
-            return None;
-        }
         // Relaxed: the lock orders its changes.
         let word = Word(slot.block.word(slot.at.word()).load(Relaxed));
         let length = word.loose_length(pointer)?;
         let generation = word.generation() + 1;
-        if generation > LAST_GENERATION {
+        // What another program has written to a file is looked for first, which takes more than a few steps.
+        if generation > LAST_GENERATION || self.writes_beside {
             return None;
         }
         // Before the word says so: nobody takes the slot as long as the lock is held.

@@ -19,8 +19,8 @@ const VAIN: u32 = 32;
 impl Pile {
     /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes
     /// into what is free between others, and gives all empty pages and blocks back to the system. Returns bytes given
-    /// back: none of a pile in a file, which stays as long as it is. Pointers and views stay valid: a slot never moves, so a page with a live slot stays, and so does what a
-    /// view looks at.
+    /// back: none of a pile in a file, which stays as long as it is. Pointers and views stay valid: a slot never moves,
+    /// so a page with a live slot stays, and so does what a view looks at.
     ///
     /// Linear in the pile; locks one shard for one page at a time, and for the giving back.
     /// Copies as much as 256 KiB under a lock.

@@ -179,7 +179,8 @@ fn a_file_is_let_go_beside_all_who_use_it() {
     }
 }
 
-/// Runs that a call had taken out of the pile, and was just unmapping, were somebody's who reads: the file stayed locked.
+/// Runs that a call had taken out of the pile, and was just unmapping, were taken for somebody's who reads: the file
+/// stayed locked.
 #[test]
 fn a_file_that_is_let_go_beside_calls_is_let_go_by_the_last_of_them() {
     let place = Place::new("calls");
@@ -222,7 +223,9 @@ fn a_file_gives_nothing_back_when_it_is_made_compact() {
     let pile = place.open();
     for length in [100, 5000] {
         let pointers: Vec<_> = (0..2000).map(|_| pile.put(&vec![7; length]).unwrap()).collect();
-        pointers.into_iter().for_each(|pointer| pile.remove(pointer).unwrap());
+        for pointer in pointers {
+            pile.remove(pointer).unwrap();
+        }
         assert_eq!(pile.compact(), 0, "{length}");
     }
 }

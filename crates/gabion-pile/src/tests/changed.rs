@@ -145,7 +145,7 @@ fn what_says_that_there_is_room_may_be_changed_by_another_program() {
     }
 }
 
-/// A removal through a lock that leans to its thread believed the word: what a view looked at was another object's soon.
+/// A removal under a lock that leans to its thread believed the word: what a view looked at was soon another object's.
 #[test]
 fn what_a_view_looks_at_stays_though_its_word_says_that_nobody_does() {
     let place = Place(std::env::temp_dir().join(format!("gabion-changed-pin-{}.pile", std::process::id())));
