@@ -148,6 +148,28 @@ def test_what_is_wrong_with_a_target_is_told_of_the_target(tmp_path: Path, capsy
     assert f"a b.jpg: its thumbnail cannot be {target}: Not a directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--force"]])
+def test_what_is_no_file_is_not_written_to(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe that nobody reads from held up the whole run."""
+    photos, small = tmp_path / "photos", tmp_path / "small"
+    photos.mkdir()
+    small.mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        gradient("RGB", (300, 200)).save(photos / name)
+    os.mkfifo(small / "a.png")
+    (small / "b.png").symlink_to("/dev/null")
+    reader = os.open(small / "a.png", os.O_RDWR | os.O_NONBLOCK)  # so that the test does not wait, if it fails
+    assert main(["thumbnails", str(photos), str(small), *more]) == 1
+    error = capsys.readouterr().err
+    os.close(reader)
+    for name in ("a.png", "b.png"):
+        assert f"{photos / name}: its thumbnail cannot be {small / name}: that is no file" in error
+    assert (small / "a.png").is_fifo()
+    assert (small / "c.png").is_file()
+    assert main(["thumbnails", str(photos / "a.png"), str(small / "a.png"), *more]) == 1
+    assert f"its thumbnail cannot be {small / 'a.png'}: that is no file" in capsys.readouterr().err
+
+
 def test_folders_that_are_left_out_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.png", "one/b.png", "two/c.png", ".hidden/d.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -207,24 +207,34 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
         plan.refused.append((job.source, error.strerror or str(error)))
         return
     try:
-        if not force and newer(job.target, changed):
-            plan.skipped += 1
-            if plan.listed:
-                plan.there.append(job)
-        else:
-            plan.jobs.append(job)
+        there = at(job.target)
     except OSError as error:
         why = f"its thumbnail cannot be {job.target}: {error.strerror or error}"
         plan.refused.append((job.source, why))
+        return
+    if there and not force and newer(there, changed):
+        plan.skipped += 1
+        if plan.listed:
+            plan.there.append(job)
+    else:
+        plan.jobs.append(job)
 
 
-def newer(target: Path, changed: int) -> bool:
-    """Whether there is a thumbnail that was made after its source changed. An empty file, which a full disk leaves, is
-    none."""
+def at(target: Path) -> os.stat_result | None:
+    """What is in a thumbnail's place, None if nothing is. OSError for what is neither a file nor a folder: to write to
+    a pipe that nobody reads from would wait for ever. Of a folder, the one who writes tells."""
     try:
         there = target.stat()
     except FileNotFoundError:
-        return False
+        return None
+    if not (stat.S_ISREG(there.st_mode) or stat.S_ISDIR(there.st_mode)):
+        raise OSError(errno.EINVAL, "that is no file", str(target))
+    return there
+
+
+def newer(there: os.stat_result, changed: int) -> bool:
+    """Whether what is there is a thumbnail that was made after its source changed. An empty file, which a full disk
+    leaves, is none."""
     return stat.S_ISREG(there.st_mode) and there.st_size > 0 and there.st_mtime_ns > changed
 
 
