@@ -1,8 +1,10 @@
 """Which pictures `gabion thumbnails` makes thumbnails of, how large, and what it leaves alone."""
 
+import errno
 import json
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from image_files import encoded, gradient, made
 
 from gabion import Image
 from gabion.cli import main
+from gabion.cli.thumbnails.plan import Plan, expanded, root
 
 
 @pytest.mark.parametrize(
@@ -182,6 +185,103 @@ def test_folders_that_are_left_out_are_told(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["subfolders"] == 2
     assert main([*command, "-r"]) == 0
     assert "left out" not in capsys.readouterr().out
+
+
+def test_links_to_folders_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An album that is a link was said to be found with --recursive, which does not look into it either."""
+    for name in ("albums/a.png", "albums/one/b.png", "else/c.png", "more/d.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        gradient("RGB", (30, 20)).save(tmp_path / name)
+    albums, small = tmp_path / "albums", tmp_path / "small"
+    (albums / "else").symlink_to("../else")
+    for source in (albums, f"{albums}/**/*.png"):
+        command = ["thumbnails", str(source), str(small), "-r"]
+        assert main(command) == 0
+        assert capsys.readouterr().out.endswith("s\n1 link to a folder was not followed; name it as a source\n")
+    assert main(command[:-1]) == 0
+    assert capsys.readouterr().out.endswith("s\n1 link to a folder was not followed; name it as a source\n")
+    assert main(["thumbnails", str(albums), str(small)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "1 subfolder was left out; --recursive looks into it",
+        "1 link to a folder was not followed; name it as a source",
+    ]
+    # Those that are hidden, and those that lead to where is looked anyway, are none.
+    for name, place in ((".hidden", "../more"), ("again", "one"), ("one/more", "../../more"), ("small", small)):
+        (albums / name).symlink_to(place)
+    assert main(["thumbnails", str(albums), str(small), "-r"]) == 0
+    assert capsys.readouterr().out.endswith("s\n2 links to folders were not followed; name them as sources\n")
+    assert main(["thumbnails", str(albums), str(albums / "else"), str(tmp_path / "more"), str(small), "-r"]) == 0
+    assert "link" not in capsys.readouterr().out
+    assert main(["thumbnails", str(albums), str(small), "-r", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["links"] == 2
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.png", "**"])
+def test_folders_lie_in_folders_as_deep_as_they_like(pattern: str, tmp_path: Path) -> None:
+    """Deeper than functions of Python may call each other."""
+    deep = tmp_path / "photos"
+    for _ in range(1100):
+        deep.mkdir()
+        deep /= "d"
+    gradient("RGB", (30, 20)).save(deep.with_name("a.png"))
+    try:
+        assert main(["thumbnails", str(tmp_path / "photos" / pattern), str(tmp_path / "small"), "-r"]) == 0
+        assert (tmp_path / "small" / deep.relative_to(tmp_path / "photos").with_name("a.png")).is_file()
+    finally:
+        # pytest would call itself, too.
+        subprocess.run(["rm", "-rf", tmp_path / "photos", tmp_path / "small"], check=True)
+
+
+def test_what_a_pattern_cannot_look_at_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such entry ended the run before anything was made."""
+    photos, small = tmp_path / "photos", tmp_path / "small"
+    for name in ("a.png", "b.png", "one/c.png"):
+        (photos / name).parent.mkdir(parents=True, exist_ok=True)
+        gradient("RGB", (30, 20)).save(photos / name)
+    (photos / "circle.png").symlink_to("circle.png")
+    (photos / "nowhere.png").symlink_to("nowhere")
+    stat = Path.stat
+
+    def fails(path: Path, **options: Any) -> os.stat_result:
+        if path.name == "b.png":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", fails)
+    for pattern in ("*.png", "**/*.png"):
+        assert main(["thumbnails", f"{photos}/{pattern}", str(small)]) == 1
+        assert capsys.readouterr().err == f"gabion: {photos / 'b.png'}: {os.strerror(errno.ESTALE)}\n"
+    assert set(made(small)) == {"a.png", "one/c.png"}
+    monkeypatch.undo()
+    long = "x" * 300
+    assert main(["thumbnails", str(photos / "a.png"), f"{photos}/*/{long}", str(tmp_path / "other")]) == 1
+    assert capsys.readouterr().err == f"gabion: {photos / 'one' / long}: {os.strerror(errno.ENAMETOOLONG)}\n"
+    assert set(made(tmp_path / "other")) == {"a.png"}
+
+
+def test_patterns_mean_what_they_mean_to_a_shell(tmp_path: Path) -> None:
+    names = ["a.png", "b.jpg", "one/a.png", "one/two/a.png", "one/two/c.png", "two/one/two/d.png", "x[1]/e.png"]
+    photos = tmp_path / "photos"
+    for name in names:
+        (photos / name).parent.mkdir(parents=True, exist_ok=True)
+        gradient("RGB", (30, 20)).save(photos / name)
+    (photos / "link").symlink_to("one")
+    for pattern in (
+        "*", "?.png", "[!a].*", "*/a.png", "*/*/*.png", "**/a.png", "**/two/*.png", "**/two/**/*.png", "o*/**/a.png",
+        "**/**/*.png", "one/../*.png", "*/../b.jpg", "one/*/c.png", "**/one/two/d.png", "x[[]1]/*.png", "l*/*.png",
+    ):  # fmt: skip
+        plan = Plan()
+        found = [below.as_posix() for _, below in expanded(f"{photos}/{pattern}", False, plan)]
+        assert sorted(found) == sorted(
+            {
+                path.relative_to(root(f"{photos}/{pattern}")).as_posix()
+                for path in Path(photos).glob(pattern)
+                if path.is_file()
+            }
+        ), pattern
+        assert not plan.refused
 
 
 def test_what_a_picture_is_called_does_not_matter(tmp_path: Path) -> None:

@@ -158,6 +158,11 @@ def run(options: argparse.Namespace) -> int:
             folders, them = ("subfolder was", "it") if outcome.subfolders == 1 else ("subfolders were", "them")
             text = f"{outcome.subfolders:,} {folders} left out; --recursive looks into {them}"
             console.print(text, soft_wrap=True)
+        if outcome.links:
+            links, them = "link to a folder was", "it as a source"
+            if outcome.links > 1:
+                links, them = "links to folders were", "them as sources"
+            console.print(f"{outcome.links:,} {links} not followed; name {them}", soft_wrap=True)
     _tell_failed(outcome)
     if failure:
         print(shown(f"gabion: {failure}"), file=sys.stderr)
@@ -179,7 +184,7 @@ def _make(options: argparse.Namespace, console: Console, planned: plan.Plan, out
         plan.make(planned, sources, target, options.format, box, recursive=options.recursive, force=options.force)
     finally:
         outcome.skipped, outcome.failed, outcome.unread = planned.skipped, list(planned.refused), planned.unread
-        outcome.subfolders = len(planned.left_out)
+        outcome.subfolders, outcome.links = len(planned.left_out), len(planned.links)
     if planned.jobs:
         _make_folder(target.parent if plan.is_single(sources, target) else target)
     how = How(*box, options.quality, options.max_pixels, options.profile, options.partial, options.fit, background)
@@ -222,7 +227,7 @@ def _box(width: int | None, height: int | None, fit: Fit) -> tuple[int, int]:
 def _make_folder(folder: Path) -> None:
     """Make the folder for the thumbnails; CommandError where that cannot be, once and not for each picture."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        work.make_folder(folder)
     except OSError as error:
         raise CommandError(
             f"{folder}: cannot be made: {error.strerror}; name another folder for the thumbnails"
@@ -286,6 +291,7 @@ def _print_json(planned: plan.Plan, outcome: Outcome, error: str = "", *, interr
         "failed": [{"source": str(source), "error": why} for source, why in outcome.failed],
         "unread": dict(sorted(outcome.unread.items())),
         "subfolders": outcome.subfolders,
+        "links": outcome.links,
         "read_bytes": outcome.read_bytes,
         "seconds": outcome.seconds,
         "interrupted": interrupted,

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fnmatch
 import functools
 import glob
 import mimetypes
@@ -74,10 +75,15 @@ class Plan:
     refused: list[tuple[Path, str]] = field(default_factory=list)
     # How many pictures of folders have a name of UNREAD, by its ending.
     unread: Counter[str] = field(default_factory=Counter)
-    # Folders below sources that are not looked into.
+    # Folders below sources that are not looked into, and links to folders, which never are: they may lead back.
     left_out: set[Path] = field(default_factory=set)
+    links: set[Path] = field(default_factory=set)
     # Where no picture was found, if there is none.
     nothing: str = ""
+
+    def refuse(self, path: Path, error: OSError) -> None:
+        """Note what cannot be looked at, and why."""
+        self.refused.append((path, error.strerror or str(error)))
 
 
 def make(
@@ -204,7 +210,7 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
         # So it does of a link.
         changed = max(source.st_mtime_ns, source.st_ctime_ns, job.source.lstat().st_ctime_ns)
     except OSError as error:
-        plan.refused.append((job.source, error.strerror or str(error)))
+        plan.refuse(job.source, error)
         return
     try:
         there = at(job.target)
@@ -290,6 +296,16 @@ def pictures(sources: Sequence[str], target: Path, recursive: bool, plan: Plan) 
     plan.left_out = {
         folder for folder in plan.left_out if not inside(folder) and os.path.realpath(folder) not in sources_too
     }
+    # Nor what a link leads to that is looked into without it.
+    whole = {os.path.realpath(root(source)) for source in sources if recursive or "**" in source}
+    plan.links = {
+        link
+        for link in plan.links
+        if not inside(link.parent)
+        and not inside(link)
+        and (folder := os.path.realpath(link)) not in sources_too
+        and whole.isdisjoint((folder, *map(str, Path(folder).parents)))
+    }
 
 
 def root(source: str) -> Path:
@@ -305,39 +321,16 @@ def root(source: str) -> Path:
 
 
 def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
-    """The files of a folder, of a pattern, or the one file. Links to folders are not followed on the way: they may lead
-    back."""
+    """The files of a folder, of a pattern, or the one file."""
     path = Path(source)
-
-    def unread(error: OSError) -> None:
-        plan.refused.append((Path(error.filename or path), error.strerror or str(error)))
-
     try:
-        is_folder, is_there = path.is_dir(), path.exists()
+        is_a_folder, is_there = path.is_dir(), path.exists()
     except OSError as error:
-        unread(error)
+        plan.refuse(path, error)
         return
-    if is_folder:
-        for folder, folders, files in os.walk(path, onerror=unread):
-            shown = sorted(filter(shows, folders))
-            folders[:] = shown if recursive else []
-            if not recursive:
-                plan.left_out.update(Path(folder, name) for name in shown)
-            for name in filter(shows, files):
-                ending = Path(name).suffix.lower()
-                file = Path(folder, name)
-                if ending in OTHERS or name.endswith("~"):
-                    continue
-                try:
-                    # Of cameras' pictures the first bytes say TIFF, which they are not.
-                    known = ending in ENDINGS or (ending not in RAW and bool(told(file)))
-                except OSError as error:
-                    plan.refused.append((file, error.strerror or str(error)))
-                    continue
-                if known:
-                    yield file, file.relative_to(path)
-                elif ending in UNREAD:
-                    plan.unread[ending] += 1
+    if is_a_folder:
+        for file in files_of(path, recursive, plan):
+            yield file, file.relative_to(path)
     elif is_there or not glob.has_magic(source):
         yield path, Path(path.name)
     else:
@@ -345,39 +338,126 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
         try:
             os.stat(f"{start}/")
         except OSError as error:
-            plan.refused.append((start, error.strerror or str(error)))
+            plan.refuse(start, error)
             return
-        parts = path.parts[len(start.parts) :]
-        plan.refused += [(folder, os.strerror(errno.EACCES)) for folder in sorted(closed(start, parts))]
-        for found in start.glob(pattern(parts)):
-            below = found.relative_to(start)
-            if found.is_file() and not hidden(below, parts):
-                yield found, below
+        for file in matching(start, path.parts[len(start.parts) :], plan):
+            yield file, file.relative_to(start)
 
 
-def closed(start: Path, parts: Sequence[str]) -> set[Path]:
-    """The folders on a pattern's way that may not be read: Path.glob passes over them."""
-    ways = (
-        "/".join(part if part == "**" else part.replace("**", "*") for part in parts[:n]) for n in range(1, len(parts))
-    )
-    folders = (folder for way in ways for folder in start.glob(way) if not hidden(folder.relative_to(start), parts))
-    return {folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)}
+def files_of(start: Path, recursive: bool, plan: Plan) -> Iterator[Path]:
+    """The pictures of a folder, and of those below."""
+    # Not by a function that calls itself, as os.walk does before Python 3.12: there are folders in folders in folders.
+    waiting = [start]
+    while waiting:
+        folders = []
+        for entry in entries(waiting.pop(), plan):
+            path = Path(entry.path)
+            if not shows(entry.name):
+                continue
+            if not is_folder(entry):
+                if is_picture(path, plan):
+                    yield path
+            elif entry.is_symlink():
+                plan.links.add(path)
+            elif recursive:
+                folders.append(path)
+            else:
+                plan.left_out.add(path)
+        waiting += reversed(folders)
 
 
-def pattern(parts: Sequence[str]) -> str:
-    """As the shell means it: ** at the end stands for files, too, and within a name it is no more than *."""
-    plain = [part if part == "**" else part.replace("**", "*") for part in parts]
-    return "/".join([*plain, "*"] if plain[-1] == "**" else plain)
+def entries(folder: Path, plan: Plan) -> "list[os.DirEntry[str]]":
+    """What lies in a folder, in order. One that cannot be read is refused."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        plan.refuse(folder, error)
+        return []
+
+
+def is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a folder or a link to one. What cannot be looked at counts as a file, of which that is told."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def is_picture(file: Path, plan: Plan) -> bool:
+    """Whether a folder's file is to be made small. If it is a picture that cannot be read, it is counted."""
+    ending = file.suffix.lower()
+    if ending in OTHERS or file.name.endswith("~"):
+        return False
+    try:
+        # Of cameras' pictures the first bytes say TIFF, which they are not.
+        known = ending in ENDINGS or (ending not in RAW and bool(told(file)))
+    except OSError as error:
+        plan.refuse(file, error)
+        return False
+    if not known and ending in UNREAD:
+        plan.unread[ending] += 1
+    return known
+
+
+def matching(start: Path, parts: Sequence[str], plan: Plan) -> Iterator[Path]:
+    """The files that a pattern matches, as the shell means it: ** at the end stands for files, too, and within a name
+    it is no more than *. What cannot be looked at on the way is refused, which Path.glob passes over, or ends with."""
+    parts = [part if part == "**" else part.replace("**", "*") for part in parts]
+    if parts[-1] == "**":
+        parts.append("*")
+    hides = all(map(shows, parts))
+    # Each folder, and which parts of the pattern its entries may match.
+    waiting = [(start, {0})]
+    while waiting:
+        folder, places = waiting.pop()
+        folders = []
+        for name, onward in sorted(matched(folder, places, parts, hides, plan).items()):
+            path = folder / name
+            try:
+                mode = path.stat().st_mode
+            except OSError as error:
+                # A link that leads nowhere, or in a circle, is nothing.
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                    plan.refuse(path, error)
+                continue
+            if stat.S_ISDIR(mode) and (further := onward - {len(parts)}):
+                folders.append((path, further))
+            elif stat.S_ISREG(mode) and len(parts) in onward:
+                yield path
+        waiting += reversed(folders)
+
+
+def matched(folder: Path, places: set[int], parts: Sequence[str], hides: bool, plan: Plan) -> dict[str, set[int]]:
+    """Which names in a folder match one of some parts of a pattern, and the parts that what is in those may match."""
+    # ** stands for no folder as well.
+    for place in sorted(places):
+        while parts[place] == "**":
+            place += 1
+            places.add(place)
+    # A name that is none of the folder's, as "..", or of one that may not be listed, is there all the same.
+    found = {parts[place]: {place + 1} for place in places if not glob.has_magic(parts[place])}
+    wild = {place for place in places if glob.has_magic(parts[place])}
+    if wild and not os.access(folder, os.R_OK | os.X_OK):
+        plan.refuse(folder, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+        return found
+    for entry in entries(folder, plan) if wild else ():
+        if hides and not shows(entry.name):
+            continue
+        onward = {place + 1 for place in wild if parts[place] != "**" and fnmatch.fnmatchcase(entry.name, parts[place])}
+        if (deep := {place for place in wild if parts[place] == "**"}) and is_folder(entry):
+            if entry.is_symlink():
+                plan.links.add(Path(entry.path))
+            else:
+                onward |= deep
+        if onward:
+            found[entry.name] = found.get(entry.name, set()) | onward
+    return found
 
 
 def shows(name: str) -> bool:
     """Whether a name is none of those that are hidden: trash, other programs' own thumbnails."""
     return not name.startswith(".")
-
-
-def hidden(below: Path, parts: Sequence[str]) -> bool:
-    """Whether a name begins with a dot, which nobody has asked for."""
-    return all(map(shows, parts)) and not all(map(shows, below.parts))
 
 
 def told(picture: Path) -> str:

@@ -27,8 +27,9 @@ MADE, THERE, FAILED, NOT_TRIED = "made", "there already", "failed", "not tried"
 @dataclass(slots=True)
 class Outcome:
     """What was made and what was not. made counts thumbnails, read_bytes the bytes of their sources, unread pictures of
-    formats that cannot be read, by ending, subfolders those that were left out. halted says what all that follow would
-    fail of, too. states has what came of each thumbnail, if that is to be told."""
+    formats that cannot be read, by ending, subfolders those that were left out, links those to folders, which are not
+    followed. halted says what all that follow would fail of, too. states has what came of each thumbnail, if that is to
+    be told."""
 
     made: int = 0
     skipped: int = 0
@@ -37,6 +38,7 @@ class Outcome:
     failed: list[tuple[Path, str]] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
     subfolders: int = 0
+    links: int = 0
     halted: str = ""
     states: dict[Path, str] | None = None
 
@@ -56,9 +58,20 @@ class How:
     background: tuple[int, int, int] | None
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those that it lies in, if they are not there. Path.mkdir calls itself for each of these, which
+    may be too many."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        missing = [one for one in folder.parents if not one.is_dir()]
+        for one in (*reversed(missing), folder):
+            one.mkdir(exist_ok=True)
+
+
 def thumbnail(job: Job, how: How) -> int:
     """Make one thumbnail; returns the bytes of its source. The interpreter is free meanwhile."""
-    job.target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(job.target.parent)
     _native._thumbnail(
         job.source,
         job.target,
