@@ -1,11 +1,13 @@
 """What a monitor tells of the tables of caches, and of all processes at once."""
 
+import contextlib
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,7 @@ def test_tables_are_shown_where_there_is_room() -> None:
     earlier = json.loads(json.dumps(now))
     earlier["seconds"] -= 2
     for table in earlier["caches"][0]["table_stats"]:
-        table["inserted"] -= 1 if table["name"] == "table8[red]" else 0
+        table["inserted"] -= 10 if table["name"] == "table8[red]" else 0
 
     def lines(most: int | None, room: int | None) -> list[str]:
         console = Console(width=160, markup=False)
@@ -110,7 +112,7 @@ def test_tables_are_shown_where_there_is_room() -> None:
 
     everything = lines(None, None)
     [line] = [line for line in everything if line.startswith("shown: table8[red]")]
-    assert line.split()[6:10] == ["–", "0/s", "0/s", "0/s"] or "0/s" in line
+    assert line.split()[-6:] == ["–", "0/s", "5/s", "0/s", "0/s", "0"]
     assert all(any(line.startswith(f"shown: table{number}[red]") for line in everything) for number in range(9))
     for room in range(10, 40):
         some = lines(3, room)
@@ -178,9 +180,37 @@ def test_who_does_not_answer_is_left_out(run_folder: Path) -> None:
         silent.bind(str(run_folder / "77.sock"))
         silent.listen()
         done = top("--metrics")
+        told = json.loads(top("--json").stdout)["processes"]
     assert done.returncode == 0
     assert done.stderr == "gabion: process 77: no answer within 5 seconds\n"
+    assert [one["pid"] for one in told] == [77, os.getpid()]
     assert set(re.findall(r'pid="(\d+)"', done.stdout)) == {str(os.getpid())}
+
+
+def test_who_answers_with_an_error_is_named(run_folder: Path) -> None:
+    monitor.start()
+    with socket.socket(socket.AF_UNIX) as failing:
+        failing.bind(str(run_folder / "77.sock"))
+        failing.listen()
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):  # closed, at the test's end
+                while True:
+                    with failing.accept()[0] as asking:
+                        if asking.recv(4096):
+                            asking.sendall(b"HTTP/1.0 500 Internal Server Error\r\n\r\nOSError('\x1b')")
+
+        threading.Thread(target=answer, daemon=True).start()
+        why = r"process 77: it could not tell: OSError('\x1b')"
+        for form in ("--metrics", "--once", "--json"):
+            done = top(form)
+            assert (done.returncode, done.stderr) == (0, f"gabion: {why}\n")
+        told = json.loads(done.stdout)["processes"]
+        assert [one["pid"] for one in told] == [77, os.getpid()]
+        assert told[0]["error"] == r"it could not tell: OSError('\x1b')"
+        [line] = [line for line in top("--once").stdout.splitlines() if line.startswith("77 ")]
+        assert "it could " in line
+        failing.shutdown(socket.SHUT_RDWR)
 
 
 def test_figures_of_another_version_are_written_as_far_as_they_go() -> None:

@@ -22,6 +22,7 @@ PATIENCE = 5.0
 LONGEST = 16 << 20
 # Digits of a process's number, at most.
 LONGEST_NUMBER = 10
+BUSY = f"no answer within {PATIENCE:g} seconds"
 HOW = "start it with GABION_MONITOR=1 in its environment, or call gabion.monitor.start() in it"
 
 
@@ -177,17 +178,18 @@ def _numbered(pid: int) -> Process:
 def everybody() -> list[Figures]:
     """Ask all processes that have a socket; take away the sockets of those that are no more.
 
-    Of one that does not answer, only its number is returned.
+    Of one that tells no figures, its number is returned, and why as "error".
     """
     found = []
     for folder in monitor.folders():
         monitor.sweep(folder)
-        found += sorted(Path(folder).glob("*.sock"))
+        found += [path for path in Path(folder).glob("*.sock") if path.stem.isascii() and path.stem.isdigit()]
     processes = [Process(f"process {path.stem}", _OverSocket(str(path))) for path in found]
     told = []
-    for path, said in zip(found, ask_all(processes), strict=True):
-        if isinstance(said, Busy):
-            told.append({"pid": path.stem})
-        elif not isinstance(said, Exception):
+    for path, process, said in zip(found, processes, ask_all(processes), strict=True):
+        if not isinstance(said, Exception):
             told.append(said)
-    return told
+        elif not isinstance(said, Gone):
+            error = BUSY if isinstance(said, Busy) else str(said).removeprefix(f"{process.name}: ")
+            told.append({"pid": int(path.stem), "error": error})
+    return sorted(told, key=lambda one: int(one["pid"]))

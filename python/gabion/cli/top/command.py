@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     except Gone as gone:
         print(f"gabion: {gone}", file=sys.stderr)
     except Busy:
-        print(f"gabion: {options.process}: no answer within {asking.PATIENCE:g} seconds", file=sys.stderr)
+        print(f"gabion: {options.process}: {asking.BUSY}", file=sys.stderr)
     return 1
 
 
@@ -81,26 +81,33 @@ def once(console: Console, one: Process | None, *, as_json: bool) -> int:
     told = [one.ask()] if one else asking.everybody()
     if as_json:
         print(json.dumps({"name": "top", "processes": told}, indent=2))
+        _tell_silent(told)
     elif one:
         console.print(screen.process(told[0], None))
     elif told:
         console.print(screen.processes(told))
+        _tell_silent([one for one in told if one.get("error") != asking.BUSY])  # the table has no room for more
     if not told:
         print(f"gabion: {NOBODY}", file=sys.stderr)
     return 0 if told else 1
 
 
 def as_metrics(one: Process | None) -> int:
-    """Look once, and print what Prometheus reads. Who does not answer is not in it."""
+    """Look once, and print what Prometheus reads. Who tells no figures is not in it."""
     told = [one.ask()] if one else asking.everybody()
     known = [figures for figures in told if "pool" in figures]
     print(_visible(metrics(known, by_pid=True)), end="")
-    for figures in told:
-        if "pool" not in figures:
-            print(f"gabion: process {figures['pid']}: no answer within {asking.PATIENCE:g} seconds", file=sys.stderr)
+    _tell_silent(told)
     if not told:
         print(f"gabion: {NOBODY}", file=sys.stderr)
     return 0 if known else 1
+
+
+def _tell_silent(told: list[Figures]) -> None:
+    """Name those that told no figures."""
+    for figures in told:
+        if "pool" not in figures:
+            print(f"gabion: process {figures['pid']}: {shown(figures['error'])}", file=sys.stderr)
 
 
 def _visible(told: str) -> str:

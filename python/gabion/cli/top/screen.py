@@ -9,7 +9,7 @@ from rich.text import Text
 from gabion._metrics import COUNTS, tables_of
 from gabion.cli.failure import shown
 from gabion.cli.figure import plural, size
-from gabion.cli.top.asking import Figures
+from gabion.cli.top.asking import BUSY, Figures
 
 NOTHING = "–"
 # Lines around the rows of piles, caches and tables.
@@ -23,7 +23,8 @@ def processes(all_of_them: list[Figures]) -> RenderableType:
     table = _table("pid", "resident", "pool in use", "idle", "piles", "objects", "caches", "entries", "command")
     for one in all_of_them:
         if "pool" not in one:
-            table.add_row(shown(one["pid"]), *[""] * 7, "busy: no answer")
+            error = one.get("error", BUSY)
+            table.add_row(shown(one["pid"]), *[""] * 7, Text("busy: no answer" if error == BUSY else shown(error)))
             continue
         pool, piles, caches = one["pool"], one["piles"], one["caches"]
         table.add_row(
