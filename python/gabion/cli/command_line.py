@@ -3,12 +3,13 @@
 import argparse
 import io
 import os
+import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -92,6 +93,16 @@ def run(argv: list[str] | None = None) -> int:
     return code
 
 
+def _show_cursor() -> None:
+    """Give a terminal its cursor back, which is hidden while there is something that moves. One that takes nothing now
+    is not waited for."""
+    for stream in (1, 2):
+        with suppress(OSError, ValueError):
+            if os.isatty(stream) and select.select([], [stream], [], 0)[1]:
+                os.write(stream, b"\x1b[?25h\r\n")
+                return
+
+
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
     """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes.
@@ -108,6 +119,7 @@ def _ended_in_order() -> Iterator[None]:
 
         def end(number: int, _: FrameType | None) -> None:
             if time.monotonic() - began > PATIENCE:
+                _show_cursor()
                 os._exit(128 + number)
 
         for one in before:
