@@ -1,6 +1,7 @@
 """`gabion.monitor`: a process that others may look into."""
 
 import contextlib
+import errno
 import gc
 import http.client
 import json
@@ -268,6 +269,34 @@ def test_what_goes_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert monitor.figures()["command"][1:] == ["a", "None"]
     monkeypatch.delattr(sys, "argv")
     assert over_network(url)["command"] == [sys.executable]
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EPERM, "by a firewall"), MemoryError(), OSError(errno.EPROTO, "gone already")]
+)
+def test_an_error_of_one_who_asks_is_nobody_else_s(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended the thread, and nobody could look into the process any more."""
+    url = monitor.start("127.0.0.1:0")
+    accept, failed = socket.socket.accept, []
+
+    def fails_once(listening: socket.socket) -> Any:
+        if not failed:
+            failed.append(listening)
+            raise error
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", fails_once)
+    assert over_network(url)["pid"] == os.getpid()
+    assert failed
+
+    def fails(*_: object, **__: object) -> bytes:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(monitor, "_answer", fails)
+        with pytest.raises(ConnectionError):
+            over_network(url)
+    assert over_network(url)["pid"] == os.getpid()
 
 
 def test_without_descriptors_nobody_spins() -> None:

@@ -56,8 +56,8 @@ A_LOOK = 1.0
 A_MOMENT = 60.0
 # What a path of a socket may have, less the zero behind it.
 LONGEST_PATH = 107
-# No more descriptors, no memory: it may get better.
-SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+# The socket is closed, or shut down, or its number is another file's. Whatever else accept() says may get better.
+NO_MORE = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 SHARED = {"reserved_bytes", "index_bytes"}
 OFF = {"", "0", "no", "false", "off"}
 ON = {"1", "yes", "true", "on"}
@@ -452,10 +452,14 @@ class _Listener:
             question = _Question(listening.accept()[0])
         except BlockingIOError:  # whoever it was has gone
             return True
-        except OSError as error:
-            if error.errno in SHORT:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in NO_MORE:
+                return False
+            # Whoever it was has gone; or there are no descriptors or no memory now, or a rule of the system's is
+            # against it, which is the same at once.
+            if not isinstance(error, ConnectionAbortedError):
                 time.sleep(0.5)
-            return error.errno in SHORT or error.errno == errno.ECONNABORTED
+            return True
         if (lost := self.asking.get(question.number)) is not None:  # somebody has closed it meanwhile
             self._forget(lost)
         _open.add(question.own)
@@ -467,8 +471,8 @@ class _Listener:
             if not question.hear():
                 return
             question.reply(_answer(question.said, at_home=self.at_home))
-        except OSError:
-            pass
+        except Exception:
+            pass  # such as no memory for the answer: the next one may get theirs
         self._forget(question)
 
     def _forget(self, question: _Question) -> None:
