@@ -194,13 +194,16 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         Ok(Some(value))
     }
 
-    /// Looks at what is to be hashed. Without references no file has keys that take longer than it is long.
+    /// Looks at what is to be hashed. Without references no file has keys that take longer than it is long, but they
+    /// may be as deep.
     ///
     /// # Errors
-    /// `CodecError` where a file would have that take for ever.
+    /// `CodecError` where a file would have that take for ever, or more stack than there is.
     #[inline(always)]
     pub fn guard_key(&mut self, key: &Own) -> Raise<()> {
-        if REFS && self.maker.registry.is_guarded() { self.keys.look(key) } else { Ok(()) }
+        // SAFETY: held by the caller. Most keys are strings.
+        let is_text = || unsafe { ffi::PyUnicode_CheckExact(key.ptr()) != 0 };
+        if self.maker.registry.is_guarded() && !is_text() { self.keys.look(key) } else { Ok(()) }
     }
 
     /// Puts a container aside; its next value is to be read.

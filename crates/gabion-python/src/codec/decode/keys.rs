@@ -3,7 +3,8 @@
 //! A tuple's hash is made anew of those of its items whenever it is asked for, and so is a slice's. A frozenset keeps
 //! its hash, but one is compared with another item by item. So a tuple of twice the same tuple of twice the same takes
 //! twice as long with each level, of which a file needs a few bytes. Nobody has such keys: whoever made them would
-//! still be at it.
+//! still be at it. Nor are tuples so deep in each other: the interpreter hashes them by recursion, to which a thread's
+//! stack sets an end that nothing looks at.
 
 use smallvec::SmallVec;
 
@@ -16,6 +17,10 @@ use crate::ffi::{self, PyObject};
 /// Parts that the keys of an encoding may have beside those that its bytes are enough for. To hash so many takes
 /// about a second.
 const MOST_SHARED: u64 = 1 << 26;
+
+/// How deep the parts of a key may lie in each other. That is far from what the smallest stack of a thread has room
+/// for, and ends at a part that is its own.
+const DEEPEST: usize = 1000;
 
 /// What is looked at of all keys of an encoding together.
 pub struct Keys {
@@ -32,7 +37,7 @@ impl Keys {
     /// Looks at a key before it is hashed.
     ///
     /// # Errors
-    /// `CodecError` for one too many parts.
+    /// `CodecError` for one too many parts, or one too deep.
     #[inline(never)]
     pub fn look(&mut self, key: &Own) -> Raise<()> {
         // SAFETY: held by the caller.
@@ -53,6 +58,9 @@ impl Keys {
             self.left = self.left.checked_sub(1).ok_or_else(|| damaged("a key would take for ever to be hashed"))?;
             // SAFETY: held by the tuple.
             if let Some(inner) = unsafe { parts_of(part)? } {
+                if outer.len() == DEEPEST {
+                    return Err(damaged("a key is too deep to be hashed"));
+                }
                 outer.try_reserve(1).map_err(|_| room::no_memory())?;
                 outer.push((std::mem::replace(&mut parts, inner), std::mem::take(&mut next)));
             }

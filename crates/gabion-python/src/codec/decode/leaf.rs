@@ -231,12 +231,15 @@ impl<'a> Maker<'a, '_> {
     }
 
     fn member(&self, reader: &mut Reader<'_>) -> Raise<Own> {
-        let entry = self.entry(reader.id()?, reader.whole())?;
-        let name = self.leaf(reader)?;
-        let (Some(Entry::Enum { class, members, .. }), Some(name)) = (entry, name) else {
+        let Some(Entry::Enum { class, members, .. }) = self.entry(reader.id()?, reader.whole())? else {
             return Err(damaged("an unknown enum"));
         };
-        // SAFETY: a dict and a hashable leaf, both held; the result is borrowed from the dict.
+        // No other leaf is a name: one may be a member, whose name may be one, and so on.
+        if !tags::is_text(reader.peek()?) {
+            return Err(damaged("an enum member without a name"));
+        }
+        let Some(name) = self.leaf(reader)? else { return Err(damaged("an enum member without a name")) };
+        // SAFETY: a dict and a string, both held; the result is borrowed from the dict.
         unsafe {
             let found = ffi::PyDict_GetItemWithError(members.ptr(), name.ptr());
             if !found.is_null() {
@@ -252,10 +255,9 @@ impl<'a> Maker<'a, '_> {
     /// A flag that is told by the names of its parts, as the class has them now.
     #[cold]
     fn combination(&self, class: &Own, members: &Own, name: &Own) -> Raise<Own> {
-        // SAFETY: a class, the dict of its members and a leaf, all held; a new reference or null with an error.
+        // SAFETY: a class, the dict of its members and a string, all held; a new reference or null with an error.
         unsafe {
-            let is_flag = ffi::PyType_IsSubtype(class.ptr().cast(), self.known.flag.ptr().cast()) != 0;
-            if !is_flag || ffi::PyUnicode_CheckExact(name.ptr()) == 0 {
+            if ffi::PyType_IsSubtype(class.ptr().cast(), self.known.flag.ptr().cast()) == 0 {
                 return Err(anew::no_member(class, name));
             }
             match combined(members, name)? {

@@ -150,3 +150,8 @@ pub const fn is_named(tag: u8) -> bool {
 pub const fn is_dict(tag: u8) -> bool {
     matches!(tag, DICT_SHORT..=DICT_SHORT_LAST | DICT)
 }
+
+/// Whether a value is a string of any kind.
+pub const fn is_text(tag: u8) -> bool {
+    matches!(tag, 0..=STR_SHORT_LAST | STR_ASCII..=STR_UCS4)
+}
