@@ -15,6 +15,7 @@ import copyreg
 import importlib
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 _ALIGNED = 0x80
@@ -50,6 +51,33 @@ def rebuilt(object: Any, state: Any) -> Any:
 
 
 # --- arrays and their items -----------------------------------------------------------------------
+
+
+def nested(object: Any) -> tuple[Any, ...]:
+    """Return what lies in an array, or in an item of one, that may have more of the kind in it, and slices."""
+    numpy: Any = importlib.import_module("numpy")
+    if isinstance(object, numpy.dtype) or not object.dtype.hasobject:
+        return ()
+    is_array = isinstance(object, numpy.ndarray)
+    array = numpy.ndarray.view(object, numpy.ndarray) if is_array else numpy.asarray(object)
+    found: dict[int, Any] = {}
+    for items in _objects(array):
+        classes = set(map(type, items.flat))
+        kinds = tuple(kind for kind in classes if issubclass(kind, (numpy.ndarray, numpy.void, slice)))
+        if kinds:
+            found.update((id(item), item) for item in items.flat if isinstance(item, kinds))
+    return tuple(found.values())
+
+
+def _objects(array: Any) -> Iterator[Any]:
+    """The fields of an array, at any depth, that are objects."""
+    if array.dtype.names is None:
+        if array.dtype.kind == "O":
+            yield array
+        return
+    for name in array.dtype.names:
+        if array.dtype.fields[name][0].hasobject:
+            yield from _objects(array[name])
 
 
 def _array(numpy: Any, array: Any, state: Any) -> Any:

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::frame::{Frame, Late, NOWHERE, Place, Unfilled};
 use super::keys::Keys;
 use super::leaf::{Maker, bytes_leaf};
+use super::nested::Nested;
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::Entry;
 use crate::codec::classes::registry::Registry;
@@ -34,6 +35,7 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     pub late: Option<HashMap<usize, Late<'a>>>,
     /// What is looked at of those of a file.
     pub keys: Keys,
+    nested: Nested,
 }
 
 /// Decodes one encoding.
@@ -119,6 +121,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             next_at,
             late: None,
             keys: Keys::of(bytes.len()),
+            nested: Nested::default(),
         }
     }
 
@@ -204,6 +207,15 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         // SAFETY: held by the caller. Most keys are strings.
         let is_text = || unsafe { ffi::PyUnicode_CheckExact(key.ptr()) != 0 };
         if self.maker.registry.is_guarded() && !is_text() { self.keys.look(key) } else { Ok(()) }
+    }
+
+    /// Looks at what was made, and has by now what will be in it.
+    ///
+    /// # Errors
+    /// `CodecError` where a file would have that lie too deep in each other.
+    #[inline]
+    pub fn guard_depth(&mut self, made: &Own) -> Raise<()> {
+        if self.maker.registry.is_guarded() { self.nested.look(made) } else { Ok(()) }
     }
 
     /// Puts a container aside; its next value is to be read.
@@ -326,6 +338,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                     return self.wait(Frame::Gather { tag, values, want, packed, bytes, place, named });
                 }
                 let made = combine(tag, &values, named, packed, &bytes)?;
+                if tag == tags::SLICE {
+                    self.guard_depth(&made)?;
+                }
                 self.note(place, &made);
                 Ok(Some(made))
             }

@@ -43,7 +43,7 @@ pub enum Given {
 
 /// What NumPy has to do with a class.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Numpy {
+pub enum Numpy {
     Nothing,
     /// Arrays, and their items.
     Array,
@@ -297,7 +297,7 @@ unsafe fn has_its_own_new(mut class: *mut PyTypeObject) -> Raise<bool> {
 ///
 /// # Safety
 /// A live class.
-unsafe fn of_numpy(mut class: *mut PyTypeObject) -> Numpy {
+pub unsafe fn of_numpy(mut class: *mut PyTypeObject) -> Numpy {
     // SAFETY: live by the caller's word, as its bases are by it; a class's name lives with it. Classes that are not
     // written in Python are called by their modules, too.
     unsafe {

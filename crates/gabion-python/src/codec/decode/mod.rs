@@ -7,6 +7,7 @@
 //! | `endless` | nothing: it looks at calls that a few bytes would have take all memory, or all time |
 //! | `keys` | nothing: it looks at keys that would take for ever to be hashed |
 //! | `guard` | nothing: it looks at states that a file gives |
+//! | `nested` | nothing: it looks at what lies in each other too deeply to go again |
 //! | `frame` | nothing: it holds values that are half read |
 //! | `decoder` | the walk, with its own stack |
 //! | `instance`, `rebuild` | ordinary objects; what a reducer took apart |
@@ -20,6 +21,7 @@ mod array;
 mod endless;
 mod keys;
 mod guard;
+mod nested;
 mod frame;
 mod decoder;
 mod instance;

@@ -84,10 +84,12 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     fn stated(&mut self, mut rebuild: Rebuild<'a>, state: &Own) -> Raise<Own> {
         let object = rebuild.object()?.clone();
         if let Given::Other(made) = self.maker.guard(&object, state)? {
+            self.guard_depth(&made)?;
             self.note(rebuild.place, &made);
             return Ok(made);
         }
         let told = self.set_state(&object, state)?;
+        self.guard_depth(&object)?;
         if let Some(dict) = rebuild.unfinished.take()
             && !told
         {
@@ -177,7 +179,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if rebuild.tag == tags::REDUCE {
                 let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
                 let made = Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
-                return self.maker.guard_made(made.map_err(|Raised| not_rebuilt(callable))?);
+                let made = self.maker.guard_made(made.map_err(|Raised| not_rebuilt(callable))?)?;
+                self.guard_depth(&made)?;
+                return Ok(made);
             }
             if ffi::PyType_Check(callable.ptr()) == 0 {
                 // Nothing is damaged: the name that led to the class leads to this since.
