@@ -172,6 +172,7 @@ def test_what_was_stored_does_not_follow_the_array() -> None:
 def test_an_array_that_moves_before_it_is_written_is_refused(script: Callable[..., str], change: str) -> None:
     # NumPy frees the memory although it was lent.
     said = script(f"""
+        import pickle
         import numpy as np
         import gabion
 
@@ -183,7 +184,16 @@ def test_an_array_that_moves_before_it_is_written_is_refused(script: Callable[..
                 return int, (7,)
 
         with gabion.Pile() as pile:
-            for shown in (lambda a: a, lambda a: a[:300_000], lambda a: a.reshape(2, -1)):
+            ways = {{
+                "itself": lambda a: a,
+                "a view": lambda a: a[:300_000],
+                "in another shape": lambda a: a.reshape(2, -1),
+                "in another order of bytes": lambda a: a.view(">i8"),
+                "with fields": lambda a: a.view([("x", "i4"), ("y", "i4")]),
+                "by a buffer": pickle.PickleBuffer,
+                "by a buffer of a view": lambda a: pickle.PickleBuffer(memoryview(memoryview(a))[8:]),
+            }}
+            for way, shown in ways.items():
                 for call in (pile.put, lambda v: pile.put_many([v]), lambda v: pile.replace(kept, v)):
                     kept, a = pile.put("kept"), np.arange(400_000)
                     try:
@@ -191,11 +201,13 @@ def test_an_array_that_moves_before_it_is_written_is_refused(script: Callable[..
                     except gabion.CodecError as error:
                         assert "has resized it" in str(error), error
                     else:
-                        raise AssertionError
+                        raise AssertionError(way)
                     assert pile.get(kept) == "kept"
-            a = np.arange(400_000)
-            one, seven = pile.get(pile.put([a, Changes(np.arange(9))]))
-            assert (one == a).all() and seven == 7
+            for dtype in ("i8", ">i8", [("x", "i4"), ("y", "u4")], "M8[s]"):
+                for kind in (np.ndarray, np.matrix, np.recarray):
+                    a = np.zeros((1, 400_000), dtype).view(kind)
+                    one, seven = pile.get(pile.put([a, Changes(np.arange(9))]))
+                    assert (one == a).all() and seven == 7
         print("alive")
     """)
     assert said == "alive\n"
@@ -265,6 +277,42 @@ def test_threads() -> None:
             thread.join()
         assert not failures
         pile.validate()
+
+
+@pytest.mark.parametrize("count", [2_000, 60_000, 400_000])
+def test_an_array_that_a_new_class_moves_is_refused(script: Callable[..., str], count: int) -> None:
+    # A class is hashed, among other things, when the first of its instances is met.
+    said = script(f"""
+        import numpy as np
+        import gabion
+
+        class Meta(type):
+            moved = None
+            def __hash__(cls):
+                if Meta.moved is not None:
+                    Meta.moved.resize(1, refcheck=False)
+                return 1
+            def __eq__(cls, other):
+                return cls is other
+
+        with gabion.Pile() as pile:
+            for dtype in ("i8", ">i8"):
+                for in_a_list in (True, False):
+                    class New(metaclass=Meta):
+                        pass
+                    Meta.moved = a = np.zeros({count}, dtype)
+                    try:
+                        pile.put([a, New()] if in_a_list else {{"a": a, "new": New()}})
+                    except gabion.CodecError as error:
+                        assert "has resized it" in str(error), error
+                        print("refused", dtype)
+                    else:
+                        assert a.shape == (1,)
+                    Meta.moved = None
+            pile.validate()
+        print("alive")
+    """)
+    assert said == ("refused i8\n" * 2 if count < 100_000 else "refused i8\n" * 2 + "refused >i8\n" * 2) + "alive\n"
 
 
 def test_numpy_may_come_later_than_gabion() -> None:

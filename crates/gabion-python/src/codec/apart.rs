@@ -42,9 +42,9 @@ pub enum Owner {
     Object(Own),
     /// A buffer of an object.
     Buffer(View),
-    /// A buffer of an array of NumPy's, which moves its items in spite of that, where it is told to (`refcheck=False`).
-    /// So it is looked at before they are read.
-    Array(View, Seen),
+    /// An array of NumPy's, or a buffer of one. It moves its items although somebody holds it, or has lent them, where
+    /// it is told to (`refcheck=False`). So it is looked at before they are read.
+    Array(Seen, Option<View>),
 }
 
 /// A buffer of an object, which may change it but not move it; released in the end. Boxed, because an object may know
@@ -105,7 +105,7 @@ impl Apart {
     /// `MemoryError`; `CodecError` where an array has moved its items meanwhile.
     pub fn pieces<'a>(&'a self, py: Python<'_>, own: &'a [u8]) -> PyResult<Pieces<'a>> {
         for part in &self.parts {
-            if let Owner::Array(_, seen) = &part.owner
+            if let Owner::Array(seen, _) = &part.owner
                 && !seen.is_as_it_was()
             {
                 let Raised = refuse(

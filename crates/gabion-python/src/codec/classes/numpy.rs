@@ -4,9 +4,10 @@ use std::ffi::c_int;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use smallvec::SmallVec;
 
 use crate::codec::format::reader::damaged;
-use crate::codec::object::{Own, Raise, attribute, import, intern};
+use crate::codec::object::{Own, Raise, Raised, attribute, import, intern};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 use crate::once::Importing;
@@ -62,8 +63,8 @@ impl Array {
     }
 }
 
-/// Arrays as they were when one was looked at: it, and those whose memory it shows.
-pub struct Seen(Vec<SeenArray>);
+/// Arrays as they were when one was looked at: it, and those whose memory it shows. Most have their own.
+pub struct Seen(SmallVec<[SeenArray; 1]>);
 
 struct SeenArray {
     array: Own,
@@ -77,17 +78,18 @@ impl Seen {
     /// Memory.
     ///
     /// # Safety
-    /// A live array of NumPy's own class.
-    pub unsafe fn of(array: *mut PyObject) -> Raise<Seen> {
-        let mut seen = Vec::new();
+    /// A live array, and NumPy's own class of arrays, which [`Array`] is known to be right for.
+    pub unsafe fn of(array: *mut PyObject, class: *mut ffi::PyTypeObject) -> Raise<Seen> {
+        let mut seen = SmallVec::new();
         // SAFETY: live by the caller's word; each holds the next, which is an array by its class, and its type of
         // items.
         unsafe {
-            let (class, mut next) = (ffi::Py_TYPE(array), array);
+            let mut next = array;
             while !next.is_null() && ffi::PyObject_TypeCheck(next, class) != 0 {
                 let now = &*next.cast::<Array>();
                 let (array, dtype) = (Own::share(next), Own::share(now.dtype));
-                room::push(&mut seen, SeenArray { array, data: now.data, count: now.count(), dtype })?;
+                seen.try_reserve(1).map_err(|_| room::no_memory())?;
+                seen.push(SeenArray { array, data: now.data, count: now.count(), dtype });
                 next = now.base;
             }
         }
@@ -179,6 +181,24 @@ impl Numpy {
         NUMPY.get(py).and_then(Option::as_ref)
     }
 
+    /// It, where an array may be met.
+    ///
+    /// # Errors
+    /// As [`Numpy::get`].
+    pub fn if_imported(py: Python<'_>) -> Raise<Option<&'static Numpy>> {
+        if let Some(met) = Numpy::met(py) {
+            return Ok(Some(met));
+        }
+        // SAFETY: a held string; a new reference, or null: with an error if there is one.
+        let module = unsafe { Own::take(ffi::PyImport_GetModule(intern(c"numpy")?.ptr())) };
+        match module {
+            Ok(_) => Numpy::get(py),
+            // SAFETY: attached.
+            Err(Raised) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(None),
+            Err(Raised) => Err(Raised),
+        }
+    }
+
     fn find() -> Raise<Option<Numpy>> {
         let dtype = import(c"numpy", c"dtype")?;
         // SAFETY: a reducer returns a tuple, the first item of which is a callable; all are held.
@@ -230,6 +250,19 @@ impl Numpy {
     /// Whether a class is that of arrays, and not one derived from it.
     pub fn has_class(&self, class: *mut ffi::PyTypeObject) -> bool {
         self.ndarray.ptr() == class.cast()
+    }
+
+    /// What an array is now, or one of a class derived from that of arrays; `None` for other objects.
+    ///
+    /// # Errors
+    /// Memory.
+    ///
+    /// # Safety
+    /// A live object.
+    pub unsafe fn seen(&self, object: *mut PyObject) -> Raise<Option<Seen>> {
+        let class = self.ndarray.ptr().cast();
+        // SAFETY: live by the caller's word; an array by its class.
+        unsafe { (ffi::PyObject_TypeCheck(object, class) != 0).then(|| Seen::of(object, class)).transpose() }
     }
 
     /// The number and the size of the items of a `dtype`.

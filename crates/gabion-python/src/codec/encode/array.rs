@@ -6,7 +6,7 @@ use super::encoder::Encoder;
 use crate::codec::apart::{self, Owner, View};
 use crate::codec::classes::numpy::{Array, Numpy, Seen, value_of};
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise, Raised, refuse};
+use crate::codec::object::{Raise, Raised, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
@@ -60,9 +60,14 @@ impl Encoder<'_, '_> {
             }
             // What other code runs before the array is written may change it, or use its memory for the next one.
             let least = if self.exact { apart::LARGE } else { apart::LEAST };
-            // Where nothing else can run meanwhile, it stays as it is.
-            if cfg!(not(Py_GIL_DISABLED)) && len < apart::LARGE {
-                return self.raw(array.data, len, least, || Owner::Object(Own::share(obj)));
+            // Where no other thread runs, it is as it is. Without `exact`, too, code may run before what was left out
+            // is copied: that of a class that is met for the first time, or a finalizer's.
+            if cfg!(not(Py_GIL_DISABLED)) {
+                if len < least {
+                    return writer::raw(self.out, array.data, len);
+                }
+                let seen = Seen::of(obj, ffi::Py_TYPE(obj))?;
+                return self.raw(array.data, len, least, || Owner::Array(seen, None));
             }
             let mut view = room::boxed(MaybeUninit::<ffi::Py_buffer>::zeroed())?;
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {
@@ -72,11 +77,11 @@ impl Encoder<'_, '_> {
             if view.0.len as usize != len {
                 return Err(refuse("another thread changes the array while it is stored"));
             }
-            if len < least || cfg!(not(Py_GIL_DISABLED)) && !self.exact {
-                return self.raw(view.0.buf.cast(), len, least, || Owner::Buffer(view));
+            if len < least {
+                return writer::raw(self.out, view.0.buf.cast(), len);
             }
-            let seen = Seen::of(obj)?;
-            self.raw(view.0.buf.cast(), len, least, || Owner::Array(view, seen))
+            let seen = Seen::of(obj, ffi::Py_TYPE(obj))?;
+            self.raw(view.0.buf.cast(), len, least, || Owner::Array(seen, Some(view)))
         }
     }
 }

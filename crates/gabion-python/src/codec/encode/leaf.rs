@@ -8,6 +8,7 @@ use crate::codec::apart::{LARGE, LEAST, Owner, View};
 use crate::codec::classes::combined::{Combined, combined};
 use crate::codec::classes::found::Found;
 use crate::codec::classes::global;
+use crate::codec::classes::numpy::{Numpy, Seen};
 use crate::codec::classes::plan::Kind;
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
@@ -45,6 +46,21 @@ unsafe fn int_bytes(obj: *mut PyObject, bytes: &mut [u8], low_first: bool) -> Ra
         }
     };
     if result < 0 { Err(Raised) } else { Ok(()) }
+}
+
+/// The array of NumPy's that has lent a buffer, as it is now: it may move its items in spite of that.
+fn lent_by_array(numpy: &Numpy, view: &View) -> Raise<Option<Seen>> {
+    // SAFETY: a buffer holds who has lent it, if anybody does, as does a view of memory.
+    unsafe {
+        if view.0.obj.is_null() {
+            return Ok(None);
+        }
+        let mut owner = Own::share(view.0.obj);
+        while ffi::PyMemoryView_Check(owner.ptr()) != 0 {
+            owner = attribute(owner.ptr(), c"obj")?;
+        }
+        numpy.seen(owner.ptr())
+    }
 }
 
 impl Encoder<'_, '_> {
@@ -339,6 +355,8 @@ impl Encoder<'_, '_> {
         // SAFETY: a PickleBuffer, held; the buffer is released by the view. Whoever wants to change it meanwhile may:
         // then the encoding has the one or the other.
         unsafe {
+            // First, as code runs where it is looked for.
+            let numpy = Numpy::if_imported(self.py)?;
             let mut view = room::boxed(std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed())?;
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {
                 return Err(Raised);
@@ -348,7 +366,17 @@ impl Encoder<'_, '_> {
             let tag = if view.0.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
             writer::tag_varint(self.out, tag, len)?;
             // Reducers hand such buffers out, and may use them again for the next object.
-            self.raw(bytes, len, LARGE, || Owner::Buffer(view))
+            if len < LARGE {
+                return self.raw(bytes, len, LARGE, || Owner::Buffer(view));
+            }
+            let seen = match numpy {
+                Some(numpy) => lent_by_array(numpy, &view)?,
+                None => None,
+            };
+            self.raw(bytes, len, LARGE, || match seen {
+                Some(seen) => Owner::Array(seen, Some(view)),
+                None => Owner::Buffer(view),
+            })
         }
     }
 
