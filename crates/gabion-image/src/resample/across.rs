@@ -72,14 +72,7 @@ type Tap = [[u8; 4]; 2];
 type Column = [[u8; 4]; ROWS];
 
 impl Taps {
-    fn new(
-        pool: &Pool,
-        channels: usize,
-        widths: (usize, usize),
-        span: impl Into<Span>,
-        filter: Filter,
-    ) -> Result<Self> {
-        let mut exact = Weights::new(pool, filter, widths.0, span, widths.1)?;
+    fn new(pool: &Pool, channels: usize, widths: (usize, usize), mut exact: Weights) -> Result<Self> {
         let columns = exact.reached();
         let stride = (columns.len() * channels).next_multiple_of(ROWS);
         let mut taps = Self {
@@ -213,26 +206,26 @@ impl Kernel for Doubled<'_> {
 }
 
 impl Across {
-    /// For `height` rows of `widths.0` pixels, a `span` of which is to be `widths.1` pixels wide.
+    /// For `height` rows of `widths.0` pixels, a `span` of which is to be `widths.1` pixels wide, as `weights` say.
     pub fn new(
         pool: &Pool,
         channels: usize,
         widths: (usize, usize),
         height: usize,
         span: impl Into<Span>,
-        filter: Filter,
+        weights: Weights,
     ) -> Result<Self> {
-        let span @ Span { start, extent } = span.into();
+        let Span { start, extent } = span.into();
         let same = widths.0 == widths.1 && extent >= widths.0 as f64;
         let all = start == 0.0 && extent > (widths.0 - 1) as f64;
         let twice = all && (extent * 2.0 - widths.1 as f64).abs() < 1e-9;
-        let doubled = channels == 1 && filter == Filter::Bilinear && twice;
+        let doubled = channels == 1 && weights.filter() == Filter::Bilinear && twice;
         let way = if same {
             Way::Same
         } else if doubled {
             Way::Doubled(pool.rent(&Request::new(widths.0 + 2))?)
         } else {
-            Way::Taps(Taps::new(pool, channels, widths, span, filter)?)
+            Way::Taps(Taps::new(pool, channels, widths, weights)?)
         };
         let new = pool.rent(&Request::new(widths.1 * channels))?;
         Ok(Self { widths, channels, missing: height, way, fine: false, new, used: 0, ready: 0 })
@@ -382,9 +375,10 @@ mod tests {
         for (old, new) in [(1, 1), (1, 2), (2, 3), (2, 4), (49, 97), (64, 128)] {
             let extent = new as f64 / 2.0;
             let row: Vec<u8> = (0..old).map(|x| (x * 83 % 256) as u8).collect();
-            let across = || Across::new(pool, 1, (old, new), 1, extent, Filter::Bilinear).unwrap();
+            let weights = || Weights::new(pool, Filter::Bilinear, old, extent, new).unwrap();
+            let across = || Across::new(pool, 1, (old, new), 1, extent, weights()).unwrap();
             assert!(matches!(across().way, Way::Doubled(_)));
-            let way = Way::Taps(Taps::new(pool, 1, (old, new), extent, Filter::Bilinear).unwrap());
+            let way = Way::Taps(Taps::new(pool, 1, (old, new), weights()).unwrap());
             let (doubled, filtered) = (pushed(across(), &row), pushed(Across { way, ..across() }, &row));
             let both = doubled.iter().zip(&filtered);
             assert!(both.clone().all(|(a, b)| a.abs_diff(*b) <= 1), "{old} {new}: {:?}", both.collect::<Vec<_>>());
@@ -395,7 +389,8 @@ mod tests {
     fn rows_come_out_in_their_order_however_many_there_are() {
         let pool = Pool::global();
         for height in [1, 7, 8, 9, 16, 29] {
-            let mut across = Across::new(pool, 3, (10, 4), height, 10.0, Filter::Box).unwrap();
+            let weights = Weights::new(pool, Filter::Box, 10, 10.0, 4).unwrap();
+            let mut across = Across::new(pool, 3, (10, 4), height, 10.0, weights).unwrap();
             let mut next = 0;
             for y in 0..height {
                 let write = |target: Target<'_>| {

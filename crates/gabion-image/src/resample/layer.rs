@@ -41,6 +41,8 @@ pub(crate) struct Job {
     pub new: (usize, usize),
     /// The filter.
     pub how: Resampling,
+    /// How much of each neighbour a sample is to be mixed with across and down, before it becomes smaller.
+    pub soft: (f64, f64),
 }
 
 impl Job {
@@ -58,20 +60,22 @@ impl Layer {
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
     pub fn new(pool: &Pool, job: &Job) -> Result<Self> {
-        let Job { channels, old: Sides { size: old, start, extent }, new, how } = *job;
+        let Job { channels, old: Sides { size: old, start, extent }, new, how, soft } = *job;
         let (wide, high) = job.boxes();
         let (width, height) = (old.0.div_ceil(wide), old.1.div_ceil(high));
         let span =
             |start: f64, extent: f64, side: usize| Span { start: start / side as f64, extent: extent / side as f64 };
         let (columns, rows) = (span(start.0, extent.0, wide), span(start.1, extent.1, high));
-        let sideways = Weights::new(pool, how.filter, width, columns, new.0)?;
-        let down = Weights::new(pool, how.filter, height, rows, new.1)?;
+        // A box has its neighbour's samples at its edges only.
+        let sideways = Weights::new(pool, how.filter, width, columns, new.0)?.softened(soft.0 / (wide * wide) as f64);
+        let down = Weights::new(pool, how.filter, height, rows, new.1)?.softened(soft.1 / (high * high) as f64);
         let (narrow, across) = if is_narrow_first(channels, height, &sideways, &down) {
             let same = new.0 as f64;
-            let across = Across::new(pool, channels, (new.0, new.0), new.1, same, how.filter)?;
+            let across = Weights::new(pool, how.filter, new.0, same, new.0)?;
+            let across = Across::new(pool, channels, (new.0, new.0), new.1, same, across)?;
             (Some(Narrow::new(pool, channels, height, sideways)?), across)
         } else {
-            (None, Across::new(pool, channels, (width, new.0), new.1, columns, how.filter)?)
+            (None, Across::new(pool, channels, (width, new.0), new.1, columns, sideways)?)
         };
         let columns = narrow.as_ref().map_or_else(|| across.columns(), Narrow::columns);
         let through = narrow.is_none() && across.takes_bytes() && height == new.1 && rows.extent >= height as f64;

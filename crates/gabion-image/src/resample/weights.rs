@@ -151,6 +151,8 @@ pub struct Weights {
     reach: f64,
     /// Sine and cosine of the angle between two rows: see [`Places`].
     turn: (f64, f64),
+    /// How much of each neighbour an old row is mixed with before.
+    soft: f32,
     /// The weights of one row.
     row: Buffer,
 }
@@ -169,7 +171,18 @@ impl Weights {
         let most = most(filter, reach, old);
         let row = pool.rent(&Request::new(most * size_of::<f32>()))?;
         let turn = (THIRD_TURN / stretch).sin_cos();
-        Ok(Self { filter, old, new, start, scale, stretch, reach, turn, row })
+        Ok(Self { filter, old, new, start, scale, stretch, reach, turn, soft: 0.0, row })
+    }
+
+    /// The same, of old rows each of which is mixed with that much of its neighbours first, where they become fewer.
+    pub fn softened(self, soft: f64) -> Self {
+        let fewer = self.scale > 1.0 && self.filter != Filter::Nearest;
+        Self { soft: if fewer { soft as f32 } else { 0.0 }, ..self }
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> Filter {
+        self.filter
     }
 
     /// How many old rows a new one is made of, at most.
@@ -222,6 +235,9 @@ impl Weights {
             sum += exact;
             *weight = (exact as f32).to_ne_bytes();
         }
+        if self.soft > 0.0 {
+            soften(weights, self.soft);
+        }
         if sum == 0.0 {
             // No sample falls to this row: it takes its nearest one.
             weights.fill([0; 4]);
@@ -233,6 +249,18 @@ impl Weights {
             }
         }
         Some((rows, weights))
+    }
+}
+
+/// Makes weights of mixed rows those of the rows themselves. The sum stays: what would go to rows beyond the ends,
+/// which weigh next to nothing or are not there, stays with the last ones.
+fn soften(weights: &mut [[u8; 4]], soft: f32) {
+    let mut before = weights.first().copied().map_or(0.0, f32::from_ne_bytes);
+    for at in 0..weights.len() {
+        let own = f32::from_ne_bytes(weights[at]);
+        let behind = weights.get(at + 1).copied().map_or(own, f32::from_ne_bytes);
+        weights[at] = (own + soft * (before - 2.0 * own + behind)).to_ne_bytes();
+        before = own;
     }
 }
 
@@ -301,5 +329,30 @@ mod tests {
     fn names_lead_back() {
         assert!(Filter::ALL.into_iter().all(|filter| Filter::of_name(filter.name()) == Some(filter)));
         assert_eq!(Filter::of_name("lanczos"), Some(Filter::Lanczos3));
+    }
+
+    /// Samples at half the resolution, drawn on straight lines and filtered then, as one filter of the samples.
+    #[test]
+    fn softened_weights_are_those_of_samples_between_straight_lines() {
+        for (old, new) in [(100, 30), (100, 60), (101, 47), (64, 9)] {
+            let weights = |old, extent| Weights::new(Pool::global(), Filter::Lanczos3, old, extent, new).unwrap();
+            let mut soft = weights(old, old as f64).softened(3.0 / 32.0);
+            let mut drawn = weights(2 * old, 2.0 * old as f64);
+            for row in 0..new {
+                let mut exact = vec![0.0; old];
+                let (rows, of_drawn) = drawn.of(row).unwrap();
+                for (at, weight) in rows.zip(of_drawn) {
+                    let (own, far) = (at / 2, if at % 2 == 0 { (at / 2).saturating_sub(1) } else { at / 2 + 1 });
+                    exact[own] += 0.75 * f32::from_ne_bytes(*weight);
+                    exact[far.min(old - 1)] += 0.25 * f32::from_ne_bytes(*weight);
+                }
+                let (rows, of_soft) = soft.of(row).unwrap();
+                let of_soft: Vec<_> = of_soft.iter().map(|weight| f32::from_ne_bytes(*weight)).collect();
+                assert!((of_soft.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+                for (at, weight) in rows.zip(of_soft) {
+                    assert!((weight - exact[at]).abs() < 0.012, "{old} {new} {row} {at}: {weight}, not {}", exact[at]);
+                }
+            }
+        }
     }
 }
