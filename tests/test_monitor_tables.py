@@ -209,7 +209,8 @@ def test_who_answers_with_an_error_is_named(run_folder: Path) -> None:
         assert [one["pid"] for one in told] == [77, os.getpid()]
         assert told[0]["error"] == r"it could not tell: OSError('\x1b')"
         [line] = [line for line in top("--once").stdout.splitlines() if line.startswith("77 ")]
-        assert "it could " in line
+        # As much of it as the other columns leave room for.
+        assert "it c" in line
         failing.shutdown(socket.SHUT_RDWR)
 
 
