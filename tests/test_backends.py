@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -252,6 +253,62 @@ def test_aiocache() -> None:
         assert await cache.get("small") is None
         assert await cache.expire("also", -1)
         assert await cache.get("also") is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("policy", ["default", "lru", "fifo", "s3fifo"])
+def test_locks_of_aiocache_stay_while_a_cache_is_full(policy: str) -> None:
+    """One that was evicted stopped nobody, and those who waited for it waited for its whole lease."""
+    from aiocache import Cache
+    from aiocache.lock import RedLock
+
+    from gabion.backends.aiocache import GabionCache
+
+    async def main() -> None:
+        cache = Cache(GabionCache, max_bytes="64 KiB", policy=policy)
+        ended: list[int] = []
+
+        async def work(number: int) -> None:
+            async with RedLock(cache, "page", lease=60):
+                if number == 0:
+                    for one in range(2000):
+                        assert await cache.set(f"{number} {one}", bytes(500))
+                        if one % 500 == 0:
+                            await asyncio.sleep(0)
+                ended.append(number)
+
+        async with asyncio.timeout(30):
+            first = asyncio.create_task(work(0))
+            await asyncio.sleep(0)
+            others = [asyncio.create_task(work(number)) for number in (1, 2)]
+            await asyncio.gather(first, *others)
+        assert ended[0] == 0
+        assert "page-lock" not in RedLock._EVENTS
+        assert await cache.add("page", 1)  # an entry like others
+        for one in range(2000):
+            await cache.set(one, bytes(500))
+        assert not await cache.exists("page")
+
+    asyncio.run(main())
+
+
+def test_keys_of_aiocache_may_be_members_of_an_enum() -> None:
+    from aiocache import Cache
+
+    from gabion.backends.aiocache import GabionCache
+
+    class Page(Enum):
+        FIRST = "first"
+        SECOND = 2
+
+    async def main() -> None:
+        for namespace in (None, "pages"):
+            cache = Cache(GabionCache, max_bytes="1 MiB", namespace=namespace)
+            await cache.multi_set([(Page.FIRST, 1), (Page.SECOND, 2)])
+            assert await cache.multi_get(list(Page)) == [1, 2]
+            assert (await cache.get(Page.FIRST), await cache.get("first")) == (1, 1)
+            assert await cache.delete(Page.SECOND) == 1
 
     asyncio.run(main())
 

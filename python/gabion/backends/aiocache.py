@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
+from enum import Enum
 from typing import Any, Literal
 
 from aiocache.base import BaseCache
@@ -37,6 +38,10 @@ from aiocache.serializers import NullSerializer
 from gabion import Cache, PutResult
 
 __all__ = ["GabionCache"]
+
+
+# What is evicted last.
+HIGHEST = 127
 
 
 def _seconds(ttl: float | None) -> float:
@@ -73,7 +78,7 @@ class GabionCache(BaseCache):
 
     ``max_bytes`` and ``policy`` are those of ``gabion.Cache``; other keywords are aiocache's. Its locks (RedLock,
     OptimisticLock) hold among the tasks of one event loop, as with its own memory cache: a value is compared first and
-    changed then, and the loop of another thread may come between.
+    changed then, and the loop of another thread may come between. A full cache evicts all else before them.
     """
 
     NAME = "gabion"
@@ -89,6 +94,11 @@ class GabionCache(BaseCache):
         """Make the cache."""
         super().__init__(serializer=serializer or NullSerializer(), **settings)
         self._cache = Cache(max_bytes, policy=policy)
+
+    def _build_key(self, key: Any, namespace: str | None = None) -> Any:
+        """Take an Enum by its value, as aiocache does where there is a namespace: it is no key of gabion's."""
+        built = super()._build_key(key, namespace)
+        return built.value if isinstance(built, Enum) else built
 
     async def _get(self, key: str, encoding: str | None = "utf-8", _conn: Any = None) -> Any:
         return self._cache.get(key)
@@ -119,7 +129,10 @@ class GabionCache(BaseCache):
         return await _unless_refused(super().multi_set(*arguments, **keywords))
 
     async def _add(self, key: str, value: Any, ttl: float | None = None, _conn: Any = None) -> bool:
-        added = self._cache._add(key, value, ttl=_seconds(ttl))
+        # Behind those who come here without add() are aiocache's locks. They are to stay until they are released, or
+        # over, however full the cache is: who waits for one that was evicted waits for nothing.
+        lock = _refusals.get() is None
+        added = self._cache._add(key, value, ttl=_seconds(ttl), priority=HIGHEST if lock else 0)
         if added is None:
             raise ValueError(f"Key {key} already exists, use .set to update the value")
         return added or _refuse()
