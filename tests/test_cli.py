@@ -271,3 +271,20 @@ def test_a_closed_standard_output(pictures: Path, tmp_path: Path) -> None:
     command = f'"{sys.executable}" -m gabion thumbnails "{pictures}" "{tmp_path}/small" >&-'
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=HANGS)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_standard_error(pictures: Path, tmp_path: Path) -> None:
+    """What belongs there went to standard output, and what is told as JSON was none."""
+    (pictures / "broken.png").write_bytes(b"no picture")
+    for arguments, code in (((pictures, "--json"), 1), ((tmp_path / "gone", "--json"), 2), ((tmp_path / "gone",), 2)):
+        words = " ".join(f"'{word}'" for word in (sys.executable, "-m", "gabion", "thumbnails", *arguments))
+        command = f"{words} '{tmp_path}/small' 2>&-"
+        done = subprocess.run(["sh", "-c", command], check=False, stdout=subprocess.PIPE, text=True, timeout=HANGS)
+        assert done.returncode == code
+        if "--json" in arguments:
+            assert json.loads(done.stdout)["name"] == "thumbnails"
+        else:
+            assert done.stdout == ""
+    with open("/dev/full", "w") as full:
+        command = [*COMMAND, "thumbnails", str(tmp_path / "gone"), str(tmp_path / "small")]
+        assert subprocess.run(command, check=False, stderr=full, timeout=HANGS).returncode == 2

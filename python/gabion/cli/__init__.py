@@ -10,9 +10,9 @@ def main(argv: list[str] | None = None) -> int:
         # Only the command needs rich: who installs without dependencies, or packs the library alone, may lack it.
         if (missing.name or "").partition(".")[0] != "rich":
             raise
-        import sys
+        from gabion.cli.failure import complain
 
-        print("gabion: the command needs the package rich, which is not installed: pip install rich", file=sys.stderr)
+        complain("the command needs the package rich, which is not installed: pip install rich")
         return 2
 
     return run(argv)

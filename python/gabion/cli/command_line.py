@@ -15,7 +15,7 @@ from typing import Any
 
 import gabion
 from gabion.cli import inspect
-from gabion.cli.failure import CommandError, shown
+from gabion.cli.failure import CommandError, complain
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.top import command as top
 from gabion.cli.tour import command as tour
@@ -74,20 +74,20 @@ def run(argv: list[str] | None = None) -> int:
             if sys.stdout is not None:  # as it is where the caller has closed it
                 sys.stdout.flush()
     except CommandError as error:
-        print(f"gabion: {shown(error)}", file=sys.stderr)
+        complain(error)
         return 2
     except OSError as error:
         named = "the current folder" if isinstance(error, FileNotFoundError) else None
         if place := error.filename or named:
-            print(f"gabion: {shown(place)}: {error.strerror}", file=sys.stderr)
+            complain(f"{place}: {error.strerror}")
             return 2
         # Left are standard output's own: its disk is full, or its reader had enough.
         if not isinstance(error, BrokenPipeError):
-            print(f"gabion: standard output: {error.strerror or shown(error)}", file=sys.stderr)
+            complain(f"standard output: {error.strerror or error}")
         sys.stdout = None  # the interpreter would write to it once more at its end, and change the exit code
         return 1
     except KeyboardInterrupt as stop:
-        print("gabion: interrupted", file=sys.stderr)
+        complain("interrupted")
         number: int = stop.args[0] if stop.args else signal.SIGINT
         return 128 + number  # as shells count them
     return code

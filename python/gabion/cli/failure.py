@@ -1,6 +1,7 @@
 """The error that ends a command."""
 
 import contextlib
+import sys
 from pathlib import Path
 
 
@@ -11,6 +12,14 @@ class CommandError(Exception):
 def shown(text: object) -> str:
     """Text as one line that a terminal shows and does not obey: names of files may hold any character but NUL."""
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(text))
+
+
+def complain(text: object) -> None:
+    """Write a line to standard error, if there is one: where its caller has closed it, print() writes to standard
+    output, among what is told there."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):  # nobody reads it, or its disk is full: the exit code tells
+            print(f"gabion: {shown(text)}", file=sys.stderr)
 
 
 def look_at(path: Path) -> None:

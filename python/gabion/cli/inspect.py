@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.text import Text
 
 import gabion
 from gabion import _native
-from gabion.cli.failure import CommandError, shown
+from gabion.cli.failure import CommandError, complain, shown
 from gabion.cli.figure import plural, size
 
 BLOCK = 4 << 20
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         found = _native._pile_contents(options.file)
         disk = os.stat(options.file)
     except gabion.CorruptFileError as error:
-        print(f"gabion: {shown(error)}", file=sys.stderr)
+        complain(error)
         return 1
     except BlockingIOError as error:
         raise CommandError(str(error)) from None

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 import gabion
 from gabion import _native
-from gabion.cli.failure import CommandError, shown
+from gabion.cli.failure import CommandError, complain, shown
 from gabion.cli.thumbnails import plan, work
 from gabion.cli.thumbnails.work import How, Outcome
 from gabion.typing import Fit
@@ -165,7 +165,7 @@ def run(options: argparse.Namespace) -> int:
             console.print(f"{outcome.links:,} {links} not followed; name {them}", soft_wrap=True)
     _tell_failed(outcome)
     if failure:
-        print(shown(f"gabion: {failure}"), file=sys.stderr)
+        complain(failure)
     return 1 if outcome.failed or failure else 0
 
 
@@ -264,9 +264,9 @@ def _counts(planned: plan.Plan, outcome: Outcome) -> str:
 
 def _tell_failed(outcome: Outcome) -> None:
     for source, error in outcome.failed[:MOST_NAMED]:
-        print(shown(f"gabion: {source}: {error}"), file=sys.stderr)
+        complain(f"{source}: {error}")
     if len(outcome.failed) > MOST_NAMED:
-        print(f"gabion: and {len(outcome.failed) - MOST_NAMED:,} more; --json names all", file=sys.stderr)
+        complain(f"and {len(outcome.failed) - MOST_NAMED:,} more; --json names all")
 
 
 def _thumbnails(planned: plan.Plan, outcome: Outcome) -> Iterator[dict[str, str | None]]:

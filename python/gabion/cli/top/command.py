@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gabion._metrics import metrics
-from gabion.cli.failure import shown
+from gabion.cli.failure import complain, shown
 from gabion.cli.top import asking, screen
 from gabion.cli.top.asking import Busy, Figures, Gone, Process
 
@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
             return once(console, one, as_json=options.json)
         return watch(console, one, options.interval)
     except Gone as gone:
-        print(f"gabion: {gone}", file=sys.stderr)
+        complain(gone)
     except Busy:
-        print(f"gabion: {options.process}: {asking.BUSY}", file=sys.stderr)
+        complain(f"{options.process}: {asking.BUSY}")
     return 1
 
 
@@ -88,7 +88,7 @@ def once(console: Console, one: Process | None, *, as_json: bool) -> int:
         console.print(screen.processes(told))
         _tell_silent([one for one in told if one.get("error") != asking.BUSY])  # the table has no room for more
     if not told:
-        print(f"gabion: {NOBODY}", file=sys.stderr)
+        complain(NOBODY)
     return 0 if told else 1
 
 
@@ -99,7 +99,7 @@ def as_metrics(one: Process | None) -> int:
     print(_visible(metrics(known, by_pid=True)), end="")
     _tell_silent(told)
     if not told:
-        print(f"gabion: {NOBODY}", file=sys.stderr)
+        complain(NOBODY)
     return 0 if known else 1
 
 
@@ -107,7 +107,7 @@ def _tell_silent(told: list[Figures]) -> None:
     """Name those that told no figures."""
     for figures in told:
         if "pool" not in figures:
-            print(f"gabion: process {figures['pid']}: {shown(figures['error'])}", file=sys.stderr)
+            complain(f"process {figures['pid']}: {figures['error']}")
 
 
 def _visible(told: str) -> str:
