@@ -1,5 +1,7 @@
 """The `gabion` command from outside: exit codes, messages, what it writes."""
 
+import errno
+import io
 import json
 import os
 import re
@@ -7,6 +9,7 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ from patience import HANGS
 
 from gabion import Image
 from gabion.cli import main
+from gabion.cli.tour import command as tour
+from gabion.cli.tour import records
+from gabion.cli.tour.failure import TourError
 
 COMMAND = [sys.executable, "-m", "gabion"]
 PEOPLE = "id,name,born,active,balance\n" + "".join(
@@ -93,9 +99,11 @@ def test_a_terminal_that_is_not_utf_8_and_a_full_disk(pictures: Path, tmp_path: 
         return done.returncode, done.stderr
 
     assert ends("tour", "--help", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}) == (0, "")
-    with open("/dev/full", "w") as full:
-        code, told = ends("thumbnails", pictures, tmp_path / "small", stdout=full)
-    assert (code, told) == (1, "gabion: standard output: No space left on device\n")
+    for unbuffered in ("", "1"):
+        with open("/dev/full", "w") as full:
+            env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+            code, told = ends("thumbnails", pictures, tmp_path / "small", stdout=full, env=env)
+        assert (code, told) == (1, "gabion: standard output: No space left on device\n")
     assert len(list((tmp_path / "small").iterdir())) == 3
 
 
@@ -200,6 +208,34 @@ def test_bad_records_are_one_clear_line(
     assert told.startswith("gabion: ")
     assert message in told
     assert told.count("\n") == 1
+
+
+def test_a_full_disk_is_told_of_what_lies_on_it(
+    people: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told of standard output, or of the file that was read."""
+    full = os.strerror(errno.ENOSPC)
+    with pytest.raises(TourError, match=rf"^/dev: {full}; TMPDIR names another folder for temporary files$"):
+        records.read(people, Path("/dev/full"), 10)
+    with pytest.raises(TourError, match=f"^/dev/full: {full}$"):
+        tour._write(Path("/dev/full"), b"a page")
+
+    def fails(_: object) -> int:
+        raise OSError(errno.ENOSPC, full)
+
+    monkeypatch.setattr(tour, "run", fails)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    assert main(["tour"]) == 2
+    assert capsys.readouterr().err == f"gabion: {full}\n"
+
+
+def test_a_file_that_fails_while_it_is_read_is_named(tmp_path: Path) -> None:
+    def lines() -> Iterator[str]:
+        yield "a,b\n"
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(TourError, match=f"^some.csv: {os.strerror(errno.EIO)}$"):
+        records.read_csv(records._lines(lines(), Path("some.csv")), Path("some.csv"), tmp_path / "rows.spool", 10)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

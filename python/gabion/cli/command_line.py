@@ -81,7 +81,10 @@ def run(argv: list[str] | None = None) -> int:
         if place := error.filename or named:
             complain(f"{place}: {error.strerror}")
             return 2
-        # Left are standard output's own: its disk is full, or its reader had enough.
+        if not _is_of_output(error):
+            complain(error.strerror or error)
+            return 2
+        # Its disk is full, or its reader had enough.
         if not isinstance(error, BrokenPipeError):
             complain(f"standard output: {error.strerror or error}")
         sys.stdout = None  # the interpreter would write to it once more at its end, and change the exit code
@@ -91,6 +94,18 @@ def run(argv: list[str] | None = None) -> int:
         number: int = stop.args[0] if stop.args else signal.SIGINT
         return 128 + number  # as shells count them
     return code
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether an error without a name is standard output's: what could not be written is left, and cannot be written
+    now either. Where nothing is left, as by PYTHONUNBUFFERED, it most likely is."""
+    if sys.stdout is None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return isinstance(error, BrokenPipeError) or getattr(sys.stdout, "write_through", True)
 
 
 def _show_cursor() -> None:

@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
             text = page.page(table, results, _sections(parts), machine.describe(), _command(options, objects))
             # A path may be no text; and the page of the last tour stays until this one is made.
             data = text.encode("utf-8", errors="backslashreplace")
-            options.out.write_bytes(data)
+            _write(options.out, data)
             console.print(f"page: {options.out.resolve().as_uri()}", soft_wrap=True)
     return 0
 
@@ -210,6 +210,13 @@ def _check_writable(out: Path) -> None:
     folder = out.resolve().parent
     if out.is_dir() or not folder.is_dir() or not os.access(out if out.exists() else folder, os.W_OK):
         raise TourError(f"{out}: the page cannot be written there; choose another --out, or --no-page")
+
+
+def _write(out: Path, page: bytes) -> None:
+    try:
+        out.write_bytes(page)
+    except OSError as error:
+        raise TourError(f"{out}: {error.strerror or error}") from None
 
 
 def _command(options: argparse.Namespace, objects: int) -> str:

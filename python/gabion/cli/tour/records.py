@@ -56,11 +56,19 @@ def read(path: Path, spool: Path, most: int) -> Table:
         raise TourError(f"{path}: --records takes a .csv or .jsonl file")
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            return reader(lines, path, spool, most)
+            return reader(_lines(lines, path), path, spool, most)
     except OSError as error:
         raise TourError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise TourError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def _lines(file: Iterable[str], path: Path) -> Iterator[str]:
+    """A file's lines. What goes wrong with it is told of it, and not of the spool that they go to."""
+    try:
+        yield from file
+    except OSError as error:
+        raise TourError(f"{path}: {error.strerror or error}") from None
 
 
 def read_csv(lines: Iterable[str], path: Path, spool: Path, most: int) -> Table:
@@ -151,16 +159,20 @@ def read_json_lines(lines: Iterable[str], path: Path, spool: Path, most: int) ->
 
 
 def spooled(rows: Iterable[Row], name: str, source: str, columns: Sequence[str], spool: Path) -> Table:
-    """Write typed rows to `spool` in chunks, and say what they are."""
+    """Write typed rows to `spool` in chunks, and say what they are. TourError if they cannot be written."""
     count, seen = 0, [set[str]() for _ in columns]
     remaining = iter(rows)
-    with spool.open("wb") as out:
-        while chunk := list(itertools.islice(remaining, CHUNK)):
-            if count < GUESSED_ROWS:
-                for kinds, column in zip(seen, zip(*chunk, strict=True), strict=True):
-                    kinds.update(type(value).__name__ for value in column if value is not None)
-            pickle.dump(chunk, out, protocol=5)
-            count += len(chunk)
+    try:
+        with spool.open("wb") as out:
+            while chunk := list(itertools.islice(remaining, CHUNK)):
+                if count < GUESSED_ROWS:
+                    for kinds, column in zip(seen, zip(*chunk, strict=True), strict=True):
+                        kinds.update(type(value).__name__ for value in column if value is not None)
+                pickle.dump(chunk, out, protocol=5)
+                count += len(chunk)
+    except OSError as error:
+        why = f"{error.strerror or error}; TMPDIR names another folder for temporary files"
+        raise TourError(f"{spool.parent}: {why}") from None
     types = tuple(" | ".join(sorted(kinds)) or "None" for kinds in seen)
     return Table(name, source, tuple(_identifiers(columns)), types, count, spool)
 
