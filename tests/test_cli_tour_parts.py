@@ -1,7 +1,9 @@
 """The parts of `gabion tour` beside the stores: pictures, requests, what is measured and shown of them."""
 
+import argparse
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from gabion import Cache, Image
-from gabion.cli.tour import caches, curves, drawing, images, page, photos, records, requests, sheet, terminal
+from gabion.cli.tour import caches, command, curves, drawing, images, page, photos, records, requests, sheet, terminal
 from gabion.cli.tour.failure import TourError
-from gabion.cli.tour.result import CacheResult, Hits, ImagesResult
+from gabion.cli.tour.result import CacheResult, Hits, ImagesResult, Pauses, Result
+from gabion.cli.tour.stores import LABELS
 
 ROWS = 600
 
@@ -272,6 +275,23 @@ def test_the_parts_in_the_terminal() -> None:
     terminal.show_images(console, found, [], [], False)
     terminal.show_cache(console, None)
     assert out.getvalue() == text, "a room that was left out says nothing"
+
+
+def test_a_terminal_does_not_obey_what_files_are_called(folder: Path, table: records.Table) -> None:
+    name = "\x1b]0;here\x07\x1b[31m"
+    small = [replace(one, failed=[f"{name}.jpg: damaged"]) for one in SMALL]
+    found = photos.Photos(f"2 pictures from {name}", tuple(folder.iterdir()))
+    stores = [Result(store, 1, 1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, Pauses([0.5], [1.0], 1.0)) for store in LABELS]
+    out = io.StringIO()
+    console = Console(file=out, width=100)
+    terminal.show_images(console, found, small, [], False)
+    terminal.show(console, replace(table, source=name), stores)
+    command._pictures(found, folder, console)
+    arguments = argparse.Namespace(records=table.spool.with_name(f"{name}.csv"), quick=True, objects=0)
+    arguments.records.write_text("a,b\n1,2\n")
+    command._read(arguments, folder.with_name("other.spool"), 10, console)
+    assert "\x1b" not in out.getvalue()
+    assert out.getvalue().count(r"\x1b]0;here\x07\x1b[31m") == 5
 
 
 def test_the_parts_on_the_page(tmp_path: Path) -> None:

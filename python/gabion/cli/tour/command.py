@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gabion.cli.failure import look_at
+from gabion.cli.failure import look_at, shown
 from gabion.cli.tour import flights, machine, page, photos, records, requests, runner, terminal
 from gabion.cli.tour.failure import TourError
 from gabion.cli.tour.measure import REPLACED_SHARE
@@ -157,7 +157,7 @@ def _pictures(pictures: Photos | None, place: Path, console: Console) -> Photos:
     with console.status("preparing the pictures"):
         pictures = pictures or photos.made_up(place)
         photos.read_once(pictures)
-    console.print(f"making thumbnails of {pictures.source}", soft_wrap=True)
+    console.print(shown(f"making thumbnails of {pictures.source}"), soft_wrap=True)
     return pictures
 
 
@@ -165,9 +165,9 @@ def _read(options: argparse.Namespace, spool: Path, most: int, console: Console)
     name = options.records or "the table of flights"
     if options.quick and not options.objects:
         most = round(QUICK_OBJECTS * (1 + REPLACED_SHARE))
-    with console.status(f"reading {name}"):
+    with console.status(shown(f"reading {name}")):
         table = records.read(options.records, spool, most) if options.records else flights.read(spool, most)
-    console.print(f"{terminal.records_of(table)} from {table.source}", soft_wrap=True)
+    console.print(shown(f"{terminal.records_of(table)} from {table.source}"), soft_wrap=True)
     return table
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from gabion.cli.failure import shown
 from gabion.cli.figure import plural, size
 from gabion.cli.tour import arrays, caches, images
 from gabion.cli.tour.lanes import LOWEST_MS, decades, duration, text_lane
@@ -82,7 +83,7 @@ def show(console: Console, table: Table, results: Sequence[Result]) -> None:
     for label, read in ROWS:
         grid.add_row(label, *(read(result) for result in results))
     console.print()
-    console.print(describe(table, first.objects, first.replaced), soft_wrap=True)
+    console.print(shown(describe(table, first.objects, first.replaced)), soft_wrap=True)
     console.print(grid)
     _show_lanes(console, results)
     console.print(Text(headline(results), style="bold"), soft_wrap=True)
@@ -148,7 +149,7 @@ def show_images(
     if not results:
         return
     console.print()
-    console.print(images_line(photos, results), soft_wrap=True)
+    console.print(shown(images_line(photos, results)), soft_wrap=True)
     grid = Grid()
     grid.add_column("", no_wrap=True)
     for one in results:
@@ -159,7 +160,7 @@ def show_images(
     if colours and thumbnails:
         console.print(strip(thumbnails, console.width))
     for failed in failures(results):
-        console.print(failed, soft_wrap=True, markup=False)
+        console.print(shown(failed), soft_wrap=True, markup=False)
 
 
 def images_line(photos: Photos, results: Sequence[ImagesResult]) -> str:
