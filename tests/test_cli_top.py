@@ -19,7 +19,7 @@ from rich.console import Console
 
 import gabion
 from gabion import monitor
-from gabion.cli.top import screen
+from gabion.cli.top import asking, command, screen
 
 
 @pytest.fixture(autouse=True)
@@ -277,6 +277,24 @@ def test_only_as_many_lines_as_the_screen_has() -> None:
         console.print(screen.process(monitor.figures(), None, 5))
     assert f"and {len(monitor.figures()['piles']) - 5:,} more with less each" in shown.get()
     assert len(piles) == 30
+
+
+def test_of_many_processes_the_largest_are_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = {"gabion": "1", "pool": {}, "piles": [], "caches": [], "command": ["program"]}
+    told = [{**bare, "pid": pid, "resident_bytes": (pid * 7919 % 100 + 1) << 20} for pid in range(100, 130)]
+    told.append({"pid": 99, "error": "no answer within 5 seconds"})
+    monkeypatch.setattr(asking, "everybody", lambda: told)
+    largest = [str(one["pid"]) for one in sorted(told, key=lambda one: -int(str(one.get("resident_bytes", 0))))]
+    for height in (5, 12, 33, 34, 50):
+        console = Console(width=120, height=height)
+        with console.capture() as shown:
+            console.print(next(command._of_all(console)))
+        _, _, head, *lines = shown.get().splitlines()
+        assert head.startswith("pid")
+        assert len(lines) + 3 <= height
+        if height < 34:
+            assert lines.pop() == f"and {31 - len(lines)} more: processes beyond the screen"
+        assert [line.split()[0] for line in lines] == largest[: height - 4 if height < 34 else 31]
 
 
 def in_terminal(*arguments: str) -> tuple[subprocess.Popen[bytes], int]:

@@ -22,6 +22,8 @@ from gabion.cli.top.asking import Busy, Figures, Gone, Process
 WIDE = 160
 # Lines of the screen that are not a table's.
 AROUND = 14
+# Those above the table of all processes.
+ABOVE = 2
 NOBODY = f"no process of yours lets itself be seen; to have one do so, {asking.HOW}"
 
 
@@ -124,7 +126,7 @@ def watch(console: Console, one: Process | None, interval: float) -> int:
     """Look again and again, until somebody interrupts that or the process ends."""
     live = Live(console=console, screen=True, auto_refresh=False)
     try:
-        looks = _of_one(console, one) if one else _of_all()
+        looks = _of_one(console, one) if one else _of_all(console)
         first = next(looks)
         live.start()
         live.update(first, refresh=True)
@@ -154,8 +156,8 @@ def _of_one(console: Console, one: Process) -> Iterator[RenderableType]:
         yield seen
 
 
-def _of_all() -> Iterator[RenderableType]:
+def _of_all(console: Console) -> Iterator[RenderableType]:
     while True:
         told = asking.everybody()
-        seen: RenderableType = screen.processes(told) if told else Text(NOBODY)
+        seen: RenderableType = screen.processes(told, console.height - ABOVE) if told else Text(NOBODY)
         yield Group(Text(f"{time.strftime('%H:%M:%S')}  gabion top PID shows one of them\n"), seen)

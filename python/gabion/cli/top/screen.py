@@ -18,10 +18,14 @@ AROUND = 17
 LONGEST_COMMAND = 4000
 
 
-def processes(all_of_them: list[Figures]) -> RenderableType:
-    """Return a line for each process."""
+def processes(all_of_them: list[Figures], lines: int | None = None) -> RenderableType:
+    """Return a line for each process, with the largest first. Where there are more than leave room among that many
+    `lines`, the last one says how many are left out."""
     table = _table("pid", "resident", "pool in use", "idle", "piles", "objects", "caches", "entries", "command")
-    for one in all_of_them:
+    largest = sorted(all_of_them, key=lambda one: -number(one, "resident_bytes"))
+    if lines is not None and len(largest) > lines - 1:  # of which the head is one
+        largest = largest[: max(lines - 2, 1)]
+    for one in largest:
         if "pool" not in one:
             error = one.get("error", BUSY)
             table.add_row(shown(one["pid"]), *[""] * 7, Text("busy: no answer" if error == BUSY else shown(error)))
@@ -38,7 +42,8 @@ def processes(all_of_them: list[Figures]) -> RenderableType:
             f"{sum(number(cache, 'entries') for cache in caches):,}",
             Text(command(one)),
         )
-    return table
+    rest = len(all_of_them) - len(largest)
+    return Group(table, Text(f"and {rest:,} more: processes beyond the screen")) if rest else table
 
 
 def process(now: Figures, before: Figures | None, most: int | None = None, lines: int | None = None) -> RenderableType:
