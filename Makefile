@@ -191,9 +191,9 @@ licences:  ## renew THIRD-PARTY-LICENSES.txt from Cargo.lock
 
 .PHONY: clean
 clean:  ## remove everything that the commands above have made
-	@# A target folder outside the checkout is other projects', too.
+	@# A target folder or an environment outside the checkout is other projects', too.
 	$(if $(filter $(CURDIR)/%,$(abspath $(CARGO_TARGET_DIR))),rm -rf $(CARGO_TARGET_DIR),cargo clean --workspace)
-	rm -rf $(VENV) .venv-* dist gabion-tour.html python/gabion/*.so
+	rm -rf $(if $(filter $(CURDIR)/%,$(abspath $(VENV))),$(VENV)) .venv-* dist gabion-tour.html python/gabion/*.so
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis fuzz/target
 
 .PHONY: help

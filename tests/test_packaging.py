@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANGS
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -126,6 +129,16 @@ def test_scripts_are_run_by_the_name_of_what_reads_them() -> None:
     runs = [found for line in commands for found in run.findall(" " + line.lstrip("\t@"))]
     assert len(runs) > 9
     assert set(runs) <= {"bash", "$(PYTHON)"}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="it is what make would do")
+@pytest.mark.parametrize(("place", "goes"), [(".venv-other", True), ("/somewhere/else", False), ("..", False)])
+def test_an_environment_of_others_is_not_removed(place: str, goes: bool) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "clean"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=HANGS,
+        env={**os.environ, "VENV": place},
+    )  # fmt: skip
+    assert (place in done.stdout.split()) == goes
 
 
 def test_crates_that_are_published_are_told_from_those_that_are_not() -> None:
