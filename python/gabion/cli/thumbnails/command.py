@@ -6,10 +6,12 @@ import os
 import string
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 import gabion
 from gabion import _native
@@ -181,7 +183,8 @@ def _make(options: argparse.Namespace, console: Console, planned: plan.Plan, out
         raise CommandError("--background is the colour of margins: pass it with --fit pad")
     sources, target = options.sources, options.target
     try:
-        plan.make(planned, sources, target, options.format, box, recursive=options.recursive, force=options.force)
+        with console.status(_Looking(planned)) if console.is_terminal else nullcontext():
+            plan.make(planned, sources, target, options.format, box, recursive=options.recursive, force=options.force)
     finally:
         outcome.skipped, outcome.failed, outcome.unread = planned.skipped, list(planned.refused), planned.unread
         outcome.subfolders, outcome.links = len(planned.left_out), len(planned.links)
@@ -199,6 +202,18 @@ def _make(options: argparse.Namespace, console: Console, planned: plan.Plan, out
             work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task), tell)
     except OSError as error:
         raise CommandError(f"{error.filename or target}: {error.strerror}") from None
+
+
+class _Looking:
+    """What is shown while pictures are looked for, as far as that has come: each time that it is drawn."""
+
+    def __init__(self, planned: plan.Plan) -> None:
+        self._planned = planned
+
+    def __rich__(self) -> Text:
+        sorted_in = len(self._planned.jobs) + self._planned.skipped + len(self._planned.refused)
+        compared = f", {sorted_in:,} compared with their thumbnails" if sorted_in else ""
+        return Text(f"looking for pictures: {self._planned.found:,}{compared}")
 
 
 def _untried(planned: plan.Plan, outcome: Outcome) -> int:

@@ -69,6 +69,8 @@ class Plan:
 
     # Whether each that is done already is named, and not counted alone.
     listed: bool = False
+    # How many files of sources were found so far, for who waits.
+    found: int = 0
     jobs: list[Job] = field(default_factory=list)
     skipped: int = 0
     there: list[Job] = field(default_factory=list)
@@ -330,8 +332,10 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
         return
     if is_a_folder:
         for file in files_of(path, recursive, plan):
+            plan.found += 1
             yield file, file.relative_to(path)
     elif is_there or not glob.has_magic(source):
+        plan.found += 1
         yield path, Path(path.name)
     else:
         start = root(source)
@@ -341,6 +345,7 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
             plan.refuse(start, error)
             return
         for file in matching(start, path.parts[len(start.parts) :], plan):
+            plan.found += 1
             yield file, file.relative_to(start)
 
 
