@@ -52,16 +52,16 @@ impl Codec {
         Ok(Codec { registry: Registry::new(room, types) })
     }
 
-    /// Appends records that describe the numbers from `from` on: all that another process needs to know of them.
-    /// Returns the number up to which it did, which is where the next records begin: that of [`Codec::type_count`] as
-    /// it was then. What is said of a number never changes. The records are to be kept before an encoding that may
-    /// refer to them is. On failure `out` is as it was.
+    /// Appends records that describe the numbers from `from` on: all that another process needs to know of them; no
+    /// more where they are longer than `most` bytes by then. Returns the number up to which it did, which is where the
+    /// next records begin: at most that of [`Codec::type_count`] as it was then. What is said of a number never
+    /// changes. The records are to be kept before an encoding that may refer to them is. On failure `out` is as it was.
     ///
     /// # Errors
     /// `MemoryError`.
-    pub fn describe(&self, py: Python<'_>, from: u32, out: &mut Vec<u8>) -> PyResult<u32> {
+    pub fn describe(&self, py: Python<'_>, from: u32, most: usize, out: &mut Vec<u8>) -> PyResult<u32> {
         let (_use, start) = (self.registry.begin_use(), out.len());
-        self.registry.describe(from, out).map_err(|Raised| {
+        self.registry.describe(from, most, out).map_err(|Raised| {
             out.truncate(start);
             PyErr::fetch(py)
         })

@@ -29,7 +29,7 @@ impl PyCodec {
     #[pyo3(signature = (from_ = 0))]
     fn describe<'py>(&self, py: Python<'py>, from_: u32) -> PyResult<Bound<'py, PyBytes>> {
         let mut out = Vec::new();
-        self.codec.describe(py, from_, &mut out)?;
+        self.codec.describe(py, from_, usize::MAX, &mut out)?;
         result::bytes(py, &out)
     }
 

@@ -19,6 +19,10 @@ use crate::codec::{Codec, Types};
 use crate::errors::{class_name, type_error};
 use crate::gate::through_gate;
 
+/// Bytes from which on descriptions are appended in another record of the log, which is to be no longer than nearly
+/// 4 MiB. One more number takes much less than that.
+const AT_ONCE: usize = 1 << 20;
+
 /// What is known of a pile's file.
 pub(super) struct Kept {
     path: Py<PyAny>,
@@ -77,29 +81,29 @@ impl Kept {
 
     #[cold]
     fn append(&self, py: Python<'_>, codec: &Codec, pile: &Store) -> PyResult<()> {
+        let all = codec.type_count() as u32;
         loop {
             let from = self.described.load(Ordering::Acquire); // Acquire: as in `describe`.
-            let mut records = Vec::new();
-            let end = codec.describe(py, from, &mut records)?;
-            match self.append_unless_changed(pile, from, &records, end) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                // Made here, without the lock: to make an exception may run the collector, and with it code that puts.
-                Err(error) => return Err(refusal::not_noted(py, &error)),
+            if from >= all {
+                return Ok(());
             }
+            let mut records = Vec::new();
+            let end = codec.describe(py, from, AT_ONCE, &mut records)?;
+            // Made here, without the lock: to make an exception may run the collector, and with it code that puts.
+            self.append_unless_changed(pile, from, &records, end).map_err(|error| refusal::not_noted(py, &error))?;
         }
     }
 
-    /// Appends what describes the numbers from `from` to `end`; false if another thread described some meanwhile.
-    fn append_unless_changed(&self, pile: &Store, from: u32, records: &[u8], end: u32) -> Result<bool, BlockError> {
+    /// Appends what describes the numbers from `from` to `end`, unless another thread described some meanwhile.
+    fn append_unless_changed(&self, pile: &Store, from: u32, records: &[u8], end: u32) -> Result<(), BlockError> {
         let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: the lock orders it.
         if self.described.load(Ordering::Relaxed) != from {
-            return Ok(false);
+            return Ok(());
         }
         pile.append(records)?;
         self.described.store(end, Ordering::Release); // Release: see `describe`.
-        Ok(true)
+        Ok(())
     }
 
     /// Waits until all is on the disk.

@@ -27,7 +27,7 @@ impl Pile {
         let mut records = Vec::new();
         // What was saved is whole if the pile is still open: it is closed first, and cleared after that. Then all
         // numbers, after the last encoding that refers to one.
-        let described = self.open(py).and_then(|_| self.codec.describe(py, 0, &mut records));
+        let described = self.open(py).and_then(|_| self.codec.describe(py, 0, usize::MAX, &mut records));
         through_gate(py, || match (saving, described) {
             (Ok(saving), Ok(_)) => saving.finish(&records).map_err(Ok),
             // Dropped here: it takes its time to remove a large file.

@@ -16,7 +16,7 @@ use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::numpy::Numpy;
 use super::plan::{ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
-use super::record::{Declared, same_declared, same_names};
+use super::record::{Declared, may_be_described, same_declared, same_names};
 use super::registry::Registry;
 use super::{global, inline, natives};
 use crate::codec::object::{Own, Raise, in_class};
@@ -207,7 +207,7 @@ impl Analysis<'_> {
 
     /// A class made by `collections.namedtuple` or `typing.NamedTuple`, with nothing of its own beside the items.
     fn named_tuple(&self) -> Raise<Option<Kind>> {
-        let Some(names) = self.only_items()? else { return Ok(None) };
+        let Some(names) = self.only_items()?.filter(|names| may_be_described(names)) else { return Ok(None) };
         let (class, found, len) = (self.held(), self.check()?, names.len());
         let entry = self.registry.find_or_add(
             class.ptr(),
@@ -252,7 +252,7 @@ impl Analysis<'_> {
             } else {
                 self.slot_names()?
             };
-            let Some(slots) = slots else { return Ok(None) };
+            let Some(slots) = slots.filter(|slots| may_be_described(slots)) else { return Ok(None) };
             let Some(offsets) = self.offsets(&slots, own_state) else { return Ok(None) };
             if has_dict && !self.ordinary_dict() {
                 return Ok(None);
@@ -280,9 +280,12 @@ impl Analysis<'_> {
         listed: bool,
         has_dict: bool,
     ) -> Raise<Option<*const Layout>> {
-        let found = self.check()?;
         let declared: Declared =
             self.declared()?.map(|fields| Arc::new(fields.into_iter().map(|field| field.name).collect()));
+        if declared.as_ref().is_some_and(|names| !may_be_described(&**names)) {
+            return Ok(None);
+        }
+        let found = self.check()?;
         let entry = self.registry.find_or_add(
             self.held().ptr(),
             found,

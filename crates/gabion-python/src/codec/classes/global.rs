@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 use super::found::Found;
 use super::known::Known;
+use super::record::may_be_described;
 use crate::codec::object::{
     Own, Raise, Raised, attribute, attribute_or_none, class_name, in_class, intern, is_of_pickling, refuse,
 };
@@ -33,6 +34,14 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
     unsafe {
         let way = |module: &Own| format!("{}.{}", text(module), text(&Own::share(name)));
         let module = module_of(known, object, name)?;
+        let is_text = |name: &Own| ffi::PyUnicode_Check(name.ptr()) != 0;
+        let names = [&module, &Own::share(name)];
+        if names.into_iter().all(is_text) && !may_be_described(names) {
+            let object = class_name(object);
+            return Err(refuse(&format!(
+                "cannot store an object of class {object} by reference: its name is too long"
+            )));
+        }
         match Found::follow(module.ptr(), name) {
             Ok((leads_to, found)) if leads_to.ptr() == object => Ok(found),
             Ok(_) => Err(refuse(&format!(

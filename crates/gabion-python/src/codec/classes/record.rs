@@ -53,6 +53,20 @@ pub struct Fields {
 /// Names of the fields that a dataclass declared when an instance was stored; `None` of other classes.
 pub type Declared = Option<Arc<Vec<Own>>>;
 
+/// The most characters of names, with 4 for each, that an entry is to be described by. A record has to fit in the log
+/// of a file; so many names are no class's, but those of somebody who has a table in an object's attributes.
+const MOST_NAMED: isize = 64 << 10;
+
+/// Whether names are few and short enough for a record of them. They are strings.
+pub fn may_be_described<'a>(names: impl IntoIterator<Item = &'a Own>) -> bool {
+    let mut left = MOST_NAMED;
+    names.into_iter().all(|name| {
+        // SAFETY: held by the caller.
+        left -= 4 + unsafe { ffi::PyUnicode_GetLength(name.ptr()) };
+        left >= 0
+    })
+}
+
 /// Whether both list the same names in the same order. Runs no code.
 pub fn same_names(one: &[Own], other: &[Own]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same_text(one, other))

@@ -473,13 +473,17 @@ impl Registry {
         unsafe { &*raw }
     }
 
-    /// Appends the records of all numbers from one on. Returns the first that has none.
+    /// Appends the records of all numbers from one on, up to the first with which it has appended more than `most`
+    /// bytes. Returns the number behind the last.
     ///
     /// # Errors
     /// `MemoryError`.
-    pub fn describe(&self, from: u32, out: &mut Vec<u8>) -> Raise<u32> {
-        let end = self.entries.len().max(from);
+    pub fn describe(&self, from: u32, most: usize, out: &mut Vec<u8>) -> Raise<u32> {
+        let (start, end) = (out.len(), self.entries.len().max(from));
         for id in from..end {
+            if out.len() - start > most {
+                return Ok(id);
+            }
             match (self.record(id), self.entry(id)) {
                 (Some(record), _) => record.append(out)?,
                 (None, Some(entry)) => entry.describe(out)?,

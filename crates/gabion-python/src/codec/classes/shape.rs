@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU32;
 
 use super::layout::{Entry, Layout};
 use super::plan::{Attributes, look_for_setters};
+use super::record::may_be_described;
 use super::registry::Registry;
 use crate::codec::object::{Own, Raise};
 use crate::codec::room;
@@ -21,7 +22,7 @@ pub fn learn<'a>(
     names: &[Own],
     indices: &[u8],
 ) -> Raise<Option<&'a Layout>> {
-    if !attributes.has_room() || names.iter().any(is_special) {
+    if !attributes.has_room() || !may_be_described(names) || names.iter().any(is_special) {
         return Ok(None);
     }
     // SAFETY: layouts live as long as the registry.
