@@ -11,11 +11,13 @@ import socket
 import sqlite3
 import sys
 import threading
+import time
 import types
 import zlib
 
 import codec_cases as cases
 import pytest
+from kept import shop  # noqa: F401 - a fixture
 
 from gabion._native import CodecError, GabionError, _Codec
 
@@ -414,3 +416,33 @@ def test_unknown_classes_are_refused(codec):
     data = codec.encode(cases.make_person(cases.Person, 1))
     with pytest.raises(CodecError, match="unknown class"):
         _Codec().decode(data)
+
+
+def test_an_interrupt_while_a_name_is_looked_up_comes_a_moment_later(shop):  # noqa: F811
+    class Key:
+        armed = False
+
+        def __hash__(self):
+            return hash("Plain")
+
+        def __eq__(self, other):
+            if Key.armed:
+                Key.armed = False
+                raise KeyboardInterrupt
+            return self is other
+
+    module, codec = shop("class Plain: pass"), _Codec()
+    space = vars(module)
+    kind = space.pop("Plain")
+    space[Key()] = 1
+    space["Plain"] = kind
+    data = codec.encode(kind())
+    assert type(codec.decode(data)) is kind
+    sys.modules["shop"] = sys.modules.pop("shop")
+    # Which line it comes to is not told.
+    with pytest.raises(KeyboardInterrupt):
+        Key.armed = True
+        codec.decode(data)
+        time.sleep(0.1)
+    assert not Key.armed
+    assert type(codec.decode(data)) is kind

@@ -5,6 +5,7 @@ import datetime as dt
 
 import codec_cases as cases
 import pytest
+from kept import reopened, shop  # noqa: F401 - a fixture
 
 from gabion._native import _Codec
 
@@ -111,3 +112,56 @@ def test_person_is_small(codec):
     plain = len(person.first) + len(person.last) + len(person.note)
     # Format, class, id 1 + 4, three string tags, datetime 1 + 8, balance 1 + 8, active 1.
     assert len(codec.encode(person)) <= 2 + 5 + 3 + 9 + 9 + 1 + plain
+
+
+def test_a_key_that_cannot_be_hashed_is_no_name(codec):
+    class Asked:
+        def __hash__(self):
+            raise errors.pop(0)
+
+    data = codec.encode({"a": 1})
+    with pytest.raises(TypeError, match="names one by one"):
+        codec.fields(data, ["a"])
+    for error in (KeyboardInterrupt(), SystemExit(3)):
+        errors = [error, LookupError()]
+        with pytest.raises(type(error)):
+            codec.fields(data, Asked())
+    errors = [ZeroDivisionError(), LookupError()]
+    with pytest.raises(LookupError):
+        codec.fields(data, Asked())
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"a": property(lambda self: self[0] * 2)},
+        {"b": property(lambda self: self[0] * 2)},
+        {"a": "another"},
+        {"_fields": ("b", "a")},
+        {"__getattribute__": lambda self, name: name},
+        {"__getattr__": lambda self, name: name},
+    ],
+    ids=lambda attributes: next(iter(attributes)),
+)
+def test_items_are_those_that_the_names_lead_to(shop, attributes):  # noqa: F811
+    module = shop("Pair = collections.namedtuple('Pair', 'a b', module='shop')")
+    first, pair = _Codec(), module.Pair(1, 2)
+    data, again = first.encode(pair), reopened(first, [module])
+    assert first.fields(data, "a", "b") == again.fields(data, "a", "b") == (1, 2)
+    for name, value in attributes.items():
+        setattr(module.Pair, name, value)
+    for codec in (first, again, reopened(first, [module])):
+        back = codec.decode(data)
+        assert codec.fields(data, "b", "a") == (back.b, back.a)
+        assert codec.fields(data, "a") == (back.a,)
+
+
+def test_items_of_a_class_that_has_others_now(shop):  # noqa: F811
+    module = shop("Pair = collections.namedtuple('Pair', 'a b', module='shop')")
+    first = _Codec()
+    data = first.encode(module.Pair(1, 2))
+    module = shop("Pair = collections.namedtuple('Pair', 'b a c', module='shop', defaults=[3])")
+    module.Pair.a = property(lambda self: self[1] * 10)
+    codec = reopened(first, [module])
+    assert codec.fields(data, "b", "c") == (2, 3)
+    assert codec.fields(data, "a", "b") == (codec.decode(data).a, 2) == (10, 2)

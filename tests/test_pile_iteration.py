@@ -182,3 +182,35 @@ def test_other_threads_run_while_a_builtin_iterates() -> None:
         thread.join()
         sys.setswitchinterval(before)
     assert meanwhile > 5
+
+
+def test_a_collection_may_ask_an_iterator_how_many_come_that_is_asked_so(script: Callable[..., str]) -> None:
+    said = script("""
+        import contextlib, gc, operator
+        import gabion
+
+        class Circle:
+            def __init__(self):
+                self.itself = self
+            def __del__(self):
+                with contextlib.suppress(gabion.ClosedError):
+                    operator.length_hint(iterator)
+
+        pile = gabion.Pile()
+        iterator = iter(pile)
+        pile.close()
+        gc.collect()
+        for threshold in range(1, 60):
+            gc.disable()
+            for _ in range(3):
+                Circle()
+            gc.set_threshold(threshold, 1, 1)
+            gc.enable()
+            kept = []
+            for _ in range(60):
+                with contextlib.suppress(gabion.ClosedError):
+                    kept.append([])
+                    operator.length_hint(iterator)
+        print("alive")
+    """)
+    assert said == "alive\n"

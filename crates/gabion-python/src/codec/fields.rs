@@ -5,6 +5,8 @@
 //! an object does not have is looked for in what was stored, and so is all where it cannot be built: a field that the
 //! class has no more can still be read, and moved into another.
 
+use std::ffi::CStr;
+
 use pyo3::Borrowed;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -181,15 +183,34 @@ fn hash(object: Borrowed<'_, '_, PyAny>) -> Raise<isize> {
 }
 
 /// Whether these may be keys of a dict.
-fn hashable(names: &[Bound<'_, PyAny>]) -> bool {
-    names.iter().all(|name| {
-        let hashable = hash(name.as_borrowed()).is_ok();
-        if !hashable {
-            // SAFETY: attached; whoever asks again gets it again.
-            unsafe { ffi::PyErr_Clear() };
+fn hashable(names: &[Bound<'_, PyAny>]) -> Raise<bool> {
+    for name in names {
+        if let Err(Raised) = hash(name.as_borrowed()) {
+            // SAFETY: attached, with an error set; whoever asks again gets it again, unless somebody else raised it.
+            unsafe {
+                if ffi::PyErr_ExceptionMatches(ffi::PyExc_Exception) == 0 {
+                    return Err(Raised);
+                }
+                ffi::PyErr_Clear();
+            }
+            return Ok(false);
         }
-        hashable
-    })
+    }
+    Ok(true)
+}
+
+/// Whether a name still leads to the item that the class of a named tuple calls so in `_fields`.
+fn is_item(class: &Inspect<'_>, fields: &Own, name: &Own) -> Raise<bool> {
+    let Some(own) = class.lookup(name) else { return Ok(false) };
+    // SAFETY: all are held; what gets an item takes any tuple, and of this one gives the name.
+    unsafe {
+        let of = ffi::Py_TYPE(own.ptr());
+        if CStr::from_ptr((*of).tp_name) != c"_collections._tuplegetter" {
+            return Ok(false);
+        }
+        let Some(get) = (*of).tp_descr_get else { return Ok(false) };
+        Ok(Own::take(get(own.ptr(), fields.ptr(), class.class().cast()))?.ptr() == name.ptr())
+    }
 }
 
 /// Whether this is an exact string.
@@ -208,7 +229,7 @@ impl<'py> Search<'_, 'py> {
         let mut reader = Reader::new(self.bytes, 1);
         let tag = reader.byte()?;
         // The whole tells what is wrong with other names, if anything is.
-        let told = names.iter().all(|name| is_text(name.as_borrowed())) || (tags::is_dict(tag) && hashable(names));
+        let told = names.iter().all(|name| is_text(name.as_borrowed())) || (tags::is_dict(tag) && hashable(names)?);
         if !told {
             return Ok(None);
         }
@@ -330,6 +351,12 @@ impl<'py> Search<'_, 'py> {
             if ffi::PyTuple_Check(fields.ptr()) == 0 || ffi::PyTuple_Size(fields.ptr()) != *len as isize {
                 return Ok(false);
             }
+            let class = Inspect::new(self.known, class.ptr().cast());
+            for wish in &*wanted {
+                if !class.gets_attributes() || !is_item(&class, &fields, &wish.interned()?)? {
+                    return Ok(false);
+                }
+            }
             let name = |i| Borrowed::from_ptr(self.py, ffi::PyTuple_GetItem(fields.ptr(), i as isize));
             self.each((0..*len).map(name), reader, wanted)
         }
@@ -345,12 +372,16 @@ impl<'py> Search<'_, 'py> {
     ) -> Raise<bool> {
         // SAFETY: held by the registry.
         let class = unsafe { Inspect::new(self.known, class.ptr().cast()) };
-        let Some(items) = class.only_items()? else { return Ok(false) };
+        let (Some(items), Some(fields)) = (class.only_items()?, class.lookup(&self.known.names.fields)) else {
+            return Ok(false);
+        };
         let place = |name: &Own| items.iter().position(|item| item.ptr() == name.ptr());
         for wish in &*wanted {
             let name = wish.interned()?;
-            // The class has something else of the name of an item that is no more.
-            if place(&name).is_none() && class.lookup(&name).is_some() {
+            // The class has something else of the name of an item, or of one that is no more.
+            let is_known =
+                if place(&name).is_some() { is_item(&class, &fields, &name)? } else { class.lookup(&name).is_none() };
+            if !is_known {
                 return Ok(false);
             }
         }

@@ -101,8 +101,12 @@ impl PileIterator {
 
     /// About how many are still to come: for list(), and whoever shows progress.
     fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
-        let walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
-        if walk.noted.is_some() { Ok(walk.left) } else { Ok(self.pile.get().open(py)?.len() as usize) }
+        let left = {
+            let walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+            walk.noted.is_some().then_some(walk.left)
+        };
+        // Not under the lock: to make an exception may run the collector, and with it code that asks the same.
+        left.map_or_else(|| Ok(self.pile.get().open(py)?.len() as usize), Ok)
     }
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {

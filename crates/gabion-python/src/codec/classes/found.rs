@@ -342,7 +342,8 @@ unsafe fn namespace(object: *mut PyObject) -> *mut PyObject {
     }
 }
 
-/// What a dict has under a name. What goes wrong there (keys may compare in ways of their own) counts as nothing.
+/// What a dict has under a name. What goes wrong there (keys may compare in ways of their own) counts as nothing; an
+/// interrupt comes once more, a moment later.
 fn look_up(dict: &Own, name: &Own) -> Option<Own> {
     // A change that was announced and is not done yet is waited for.
     // SAFETY: the dict is held by the caller.
@@ -354,6 +355,9 @@ fn look_up(dict: &Own, name: &Own) -> Option<Own> {
     // SAFETY: a dict and a name, both held; the result is a new reference, or null: with an error if there is one.
     unsafe {
         if ffi::compat::PyDict_GetItemRef(dict.ptr(), name.ptr(), &raw mut value) < 0 {
+            if ffi::PyErr_ExceptionMatches(ffi::PyExc_KeyboardInterrupt) != 0 {
+                ffi::PyErr_SetInterrupt();
+            }
             ffi::PyErr_Clear();
         }
         Own::take(value).ok()
