@@ -75,6 +75,10 @@ class MyGroup(ExceptionGroup):
     pass
 
 
+class MyAddress(ipaddress.IPv4Address):
+    pass
+
+
 class Span(tuple):
     """Takes a range as one of its items."""
 
@@ -109,7 +113,22 @@ class Label(str):
         return Label, (self.split("/"),)
 
 
-OWN = [MyList, MyTuple, MySet, MyBytes, MyText, MyDict, MyDeque, MyCounter, MyUserList, MyGroup, Span, Hosts, Label]
+OWN = [
+    MyAddress,
+    MyList,
+    MyTuple,
+    MySet,
+    MyBytes,
+    MyText,
+    MyDict,
+    MyDeque,
+    MyCounter,
+    MyUserList,
+    MyGroup,
+    Span,
+    Hosts,
+    Label,
+]
 
 
 def reread(obj):
@@ -163,6 +182,20 @@ REFUSED = {
     "a text of a UserString": Forged(str, (Forged(collections.UserString, ("",), {"data": doubled()}),)),
     "a text of a fraction": Forged(str, (fraction(doubled(), 1),)),
 }
+for kind in (ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Interface):
+    REFUSED[f"a list as an {kind.__name__}"] = Forged(kind, (doubled(),))
+    REFUSED[f"a list in an {kind.__name__}"] = Forged(kind, ((doubled(), 24),))
+REFUSED["a list as an own address"] = Forged(MyAddress, (doubled(),))
+REFUSED["a network of a list as an address"] = Forged(
+    ipaddress.IPv4Network, (Forged(ipaddress.IPv4Network, ("0.0.0.0",), (None, {"network_address": doubled()})),)
+)
+for name, one in {
+    "bytes": Forged(bytes, (1 << 21,)),
+    "a bytearray": Forged(copyreg._reconstructor, (MyBytes, bytes, 1 << 21)),
+    "a list": Forged(list, (range(1 << 21),)),
+    "an own list": Forged(MyList, (range(1 << 21),)),
+}.items():
+    REFUSED[f"{name}, too often"] = [Forged(*one.reduced) for _ in range(3)]
 if numpy is not None:
     REFUSED["pairs of an array"] = Forged(dict, (row(LONG),))
     REFUSED["a text of an array"] = Forged(str, (row(doubled()),))
@@ -190,6 +223,12 @@ MADE = [
     Forged(str, (decimal.Decimal("1.5"),)),
     Forged(collections.UserString, (collections.UserString("abc"),)),
     Forged(fractions.Fraction, (fractions.Fraction(1, 3), 2)),
+    Forged(ipaddress.IPv4Address, ("127.0.0.1",)),
+    Forged(ipaddress.IPv6Address, (b"a" * 16,)),
+    Forged(ipaddress.IPv4Network, (("10.0.0.0", 8),)),
+    Forged(ipaddress.IPv4Network, ("10.0.0.1/8", False)),
+    Forged(ipaddress.IPv6Interface, (ipaddress.IPv6Address("fe80::1%eth0"),)),
+    Forged(MyAddress, (1,)),
 ]
 
 
@@ -214,6 +253,13 @@ def test_what_takes_its_arguments_otherwise_is_called():
     assert back == made
     group = reread(MyGroup("x", [ValueError(1)]))
     assert (type(group), group.message, group.exceptions[0].args) == (MyGroup, "x", (1,))
+
+
+def test_what_is_counted_may_be_as_long_as_the_file():
+    codec = _Codec()
+    made = [Forged(list, (range(1000),)) for _ in range(4000)]
+    data = codec.encode([made, b"x" * 100])
+    assert reopened(codec).decode(data)[0] == [list(range(1000))] * 4000
 
 
 def test_an_object_that_is_allowed_is_not_called(shop):  # noqa: F811

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
+use super::endless::MOST_COUNTED;
 use super::frame::{Frame, Late, NOWHERE, Place, Unfilled};
 use super::keys::Keys;
 use super::leaf::{Maker, bytes_leaf};
@@ -36,6 +37,8 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     /// What is looked at of those of a file.
     pub keys: Keys,
     nested: Nested,
+    /// Items that containers may still be built of beside those that the file has brought.
+    pub counted: isize,
 }
 
 /// Decodes one encoding.
@@ -122,6 +125,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             late: None,
             keys: Keys::of(bytes.len()),
             nested: Nested::default(),
+            counted: MOST_COUNTED.saturating_add(bytes.len() as isize),
         }
     }
 

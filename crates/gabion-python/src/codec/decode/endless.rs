@@ -13,8 +13,9 @@ use std::ffi::CStr;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, in_class, intern, is_same_text};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
-/// Items that a container may be built of by a call: more are stored as they are.
-const MOST_COUNTED: isize = 1 << 22;
+/// Items that the containers of an encoding may be built of by calls, beside those that its bytes are enough for: more
+/// are stored as they are.
+pub const MOST_COUNTED: isize = 1 << 22;
 
 /// What is called, and does more with its arguments than to keep them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ enum Kind {
     Bytes,
     /// Is called with texts, bytes and numbers.
     Text,
+    /// So is this, or with pairs of such, or with another of the kind.
+    Address,
     /// Multiplies.
     Fraction,
 }
@@ -55,6 +58,9 @@ fn listed(name: &[u8]) -> Option<Listed> {
         b"deque" | b"Counter" | b"UserList" | b"UserDict" => (b"collections", Kind::Items, INIT),
         b"OrderedDict" | b"defaultdict" => (b"collections", Kind::Pairs, INIT),
         b"UserString" => (b"collections", Kind::Text, INIT),
+        b"IPv4Address" | b"IPv4Interface" | b"IPv4Network" | b"IPv6Address" | b"IPv6Interface" | b"IPv6Network" => {
+            (b"ipaddress", Kind::Address, INIT)
+        }
         b"Fraction" => (b"fractions", Kind::Fraction, NEW),
         _ => return None,
     };
@@ -72,14 +78,23 @@ const SHOWING: &[(&[u8], &CStr)] = &[
 /// The interpreter's own module, which its classes do not have in their names.
 const BUILTINS: &[u8] = b"";
 
+/// What shows its number as a text, and nothing else.
+const ADDRESSES: &[&[u8]] = &[b"ipaddress.IPv4Address", b"ipaddress.IPv6Address"];
+
 /// What gives many items without having any.
 const NETWORKS: &[&[u8]] = &[b"ipaddress.IPv4Network", b"ipaddress.IPv6Network"];
 
-/// Whether a call of a class of the interpreter, or of its library, takes much longer than its arguments are long.
+/// Whether a call of a class of the interpreter, or of its library, takes much longer than its arguments are long. What
+/// it takes of items that the file has not brought is taken off `left`.
 ///
 /// # Safety
 /// A live class, a tuple, and a dict.
-pub unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own, keywords: Option<&Own>) -> Raise<bool> {
+pub unsafe fn is_endless(
+    class: *mut PyTypeObject,
+    arguments: &Own,
+    keywords: Option<&Own>,
+    left: &mut isize,
+) -> Raise<bool> {
     // SAFETY: live by the caller's word; arguments are held by the tuple and the list of values.
     unsafe {
         let named = keywords.map(|keywords| Own::take(ffi::PyDict_Values(keywords.ptr()))).transpose()?;
@@ -88,19 +103,17 @@ pub unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own, keywords: Op
         let values = (0..values).filter_map(|at| named.map(|values| ffi::PyList_GetItem(values.ptr(), at)));
         let is_number = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_LONG_SUBCLASS) != 0;
         let kind = made_as(class)?;
-        let (is_fraction, is_text) = (kind == Some(Kind::Fraction), kind == Some(Kind::Text));
-        let container = kind.filter(|_| !is_fraction && !is_text);
-        let counts = container.is_some() || is_static(class);
+        let is_fraction = kind == Some(Kind::Fraction);
+        let counts = is_static(class) && class != &raw mut ffi::PyRange_Type;
         for argument in arguments_of(arguments).chain(values) {
-            if counts && class != &raw mut ffi::PyRange_Type && is_long_range(argument) {
-                return Ok(true);
-            }
-            if let Some(container) = container
-                && takes_all(container, argument)?
-            {
-                return Ok(true);
-            }
-            if (is_text && !is_plain(argument)?) || (is_fraction && is_forged(argument)?) {
+            let is_endless = match kind {
+                Some(Kind::Text) => !is_plain(argument)?,
+                Some(Kind::Address) => !is_of_address(argument)?,
+                Some(Kind::Fraction) => is_forged(argument)?,
+                Some(container) => takes_all(container, argument, left)?,
+                None => counts && is_long_range(argument, left),
+            };
+            if is_endless {
                 return Ok(true);
             }
             let of = CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
@@ -118,7 +131,7 @@ pub unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own, keywords: Op
 ///
 /// # Safety
 /// A live object.
-unsafe fn takes_all(kind: Kind, argument: *mut PyObject) -> Raise<bool> {
+unsafe fn takes_all(kind: Kind, argument: *mut PyObject, left: &mut isize) -> Raise<bool> {
     // SAFETY: live by the caller's word; items are held while they are looked at.
     unsafe {
         if kind == Kind::Bytes && ffi::PyIndex_Check(argument) != 0 {
@@ -127,13 +140,20 @@ unsafe fn takes_all(kind: Kind, argument: *mut PyObject) -> Raise<bool> {
             if count == -1 && !ffi::PyErr_Occurred().is_null() {
                 return Err(Raised);
             }
-            return Ok(count > MOST_COUNTED);
+            return Ok(!takes(left, count));
         }
-        if gives_more(argument)? {
+        if gives_more(argument, left)? {
             return Ok(true);
         }
-        if kind == Kind::Pairs { has_more_inside(argument) } else { Ok(false) }
+        if kind == Kind::Pairs { has_more_inside(argument, left) } else { Ok(false) }
     }
+}
+
+/// Takes so many items off those that are left; false where there are fewer.
+fn takes(left: &mut isize, count: isize) -> bool {
+    let Some(rest) = left.checked_sub(count.max(0)).filter(|rest| *rest >= 0) else { return false };
+    *left = rest;
+    true
 }
 
 /// Whether one of an object's items gives more than the file has brought. What has keys is not taken item by item, and
@@ -141,7 +161,7 @@ unsafe fn takes_all(kind: Kind, argument: *mut PyObject) -> Raise<bool> {
 ///
 /// # Safety
 /// A live object.
-unsafe fn has_more_inside(object: *mut PyObject) -> Raise<bool> {
+unsafe fn has_more_inside(object: *mut PyObject, left: &mut isize) -> Raise<bool> {
     // SAFETY: live by the caller's word; new references or null with an error, or at the end without one.
     unsafe {
         let iterates = (*ffi::Py_TYPE(object)).tp_iter.is_some() || ffi::PySequence_Check(object) != 0;
@@ -151,7 +171,7 @@ unsafe fn has_more_inside(object: *mut PyObject) -> Raise<bool> {
         let items = Own::take(ffi::PyObject_GetIter(object))?;
         loop {
             match Own::take(ffi::PyIter_Next(items.ptr())) {
-                Ok(item) if gives_more(item.ptr())? => return Ok(true),
+                Ok(item) if gives_more(item.ptr(), left)? => return Ok(true),
                 Ok(_) => {}
                 Err(Raised) if ffi::PyErr_Occurred().is_null() => return Ok(false),
                 Err(Raised) => return Err(Raised),
@@ -187,6 +207,40 @@ unsafe fn is_plain(object: *mut PyObject) -> Raise<bool> {
     }
 }
 
+/// Whether an object is what an address or a network is made of: what is plain, a tuple of that, or an address.
+///
+/// # Safety
+/// A live object.
+unsafe fn is_of_address(object: *mut PyObject) -> Raise<bool> {
+    // SAFETY: live by the caller's word, as its class is by it; items are held by the tuple.
+    unsafe {
+        if ffi::PyTuple_CheckExact(object) == 0 {
+            return Ok(is_plain(object)? || is_address(object)?);
+        }
+        for item in arguments_of(&Own::share(object)) {
+            if !is_plain(item)? && !is_address(item)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether an object is an address that has a number.
+///
+/// # Safety
+/// A live object.
+unsafe fn is_address(object: *mut PyObject) -> Raise<bool> {
+    // SAFETY: live by the caller's word, as its class is by it; the number is held.
+    unsafe {
+        if !is_one_of(ffi::Py_TYPE(object), ADDRESSES)? {
+            return Ok(false);
+        }
+        let number = attribute_or_none(object, c"_ip")?;
+        Ok(number.is_some_and(|number| ffi::PyLong_Check(number.ptr()) != 0))
+    }
+}
+
 /// Whether an object is a fraction of other things than integers. A multiple of those may be much longer.
 ///
 /// # Safety
@@ -210,13 +264,13 @@ unsafe fn is_forged(object: *mut PyObject) -> Raise<bool> {
 ///
 /// # Safety
 /// A live object.
-unsafe fn gives_more(object: *mut PyObject) -> Raise<bool> {
+unsafe fn gives_more(object: *mut PyObject, left: &mut isize) -> Raise<bool> {
     // SAFETY: live by the caller's word, as its class and the bases of that are by it; what is shown is held.
     unsafe {
         if is_brought(object) {
             return Ok(false);
         }
-        if is_long_range(object) {
+        if is_long_range(object, left) {
             return Ok(true);
         }
         let mut class = ffi::Py_TYPE(object);
@@ -268,11 +322,11 @@ fn has_another(list: &Own) -> bool {
     }
 }
 
-/// Whether an object is a range of more items than may be counted.
+/// Whether an object is a range of more items than may be counted, which are counted if it is not.
 ///
 /// # Safety
 /// A live object.
-unsafe fn is_long_range(object: *mut PyObject) -> bool {
+unsafe fn is_long_range(object: *mut PyObject, left: &mut isize) -> bool {
     // SAFETY: live by the caller's word; a range by its exact class, whose length is asked of it.
     unsafe {
         if ffi::Py_TYPE(object) != &raw mut ffi::PyRange_Type {
@@ -282,7 +336,7 @@ unsafe fn is_long_range(object: *mut PyObject) -> bool {
         if len < 0 {
             ffi::PyErr_Clear();
         }
-        !(0..=MOST_COUNTED).contains(&len)
+        len < 0 || !takes(left, len)
     }
 }
 

@@ -8,7 +8,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::endless::{arguments_of, is_endless, is_of_module};
+use super::endless::{MOST_COUNTED, arguments_of, is_endless, is_of_module};
 use super::leaf::Maker;
 use crate::codec::classes::global::repr;
 use crate::codec::classes::standard;
@@ -69,13 +69,20 @@ impl Maker<'_, '_> {
         if self.registry.is_guarded() { self.look_at_owner(object) } else { Ok(()) }
     }
 
-    /// Looks at a call, with a tuple and a dict. Another function may be called in the place of one.
+    /// Looks at a call, with a tuple and a dict. Another function may be called in the place of one. Items that the
+    /// file has not brought are taken off `left`.
     ///
     /// # Errors
     /// `CodecError` where a file may not call it.
     #[inline]
-    pub fn guard_call(&self, callable: &Own, arguments: &Own, keywords: Option<&Own>) -> Raise<Option<Own>> {
-        if self.registry.is_guarded() { self.look_at_call(callable, arguments, keywords) } else { Ok(None) }
+    pub fn guard_call(
+        &self,
+        callable: &Own,
+        arguments: &Own,
+        keywords: Option<&Own>,
+        left: &mut isize,
+    ) -> Raise<Option<Own>> {
+        if self.registry.is_guarded() { self.look_at_call(callable, arguments, keywords, left) } else { Ok(None) }
     }
 
     /// Looks at what a call made.
@@ -102,7 +109,7 @@ impl Maker<'_, '_> {
         // SAFETY: all are held; a new reference or null with an error.
         let arguments = unsafe { Own::take(ffi::PyTuple_Pack(2, object.ptr(), state.ptr()))? };
         self.look_at_owner(object)?;
-        match self.look_at_call(setter, &arguments, None)? {
+        match self.look_at_call(setter, &arguments, None, &mut { MOST_COUNTED })? {
             // Those that others stand in for set nothing.
             Some(_) => Err(forbidden("sets a state by", setter)),
             None => Ok(()),
@@ -130,7 +137,7 @@ impl Maker<'_, '_> {
         }
         // SAFETY: held; a new reference or null with an error.
         let arguments = unsafe { Own::take(ffi::PyTuple_Pack(1, argument.ptr()))? };
-        Ok(self.look_at_call(&method, &arguments, None)?.unwrap_or(method))
+        Ok(self.look_at_call(&method, &arguments, None, &mut { MOST_COUNTED })?.unwrap_or(method))
     }
 
     #[cold]
@@ -174,11 +181,17 @@ impl Maker<'_, '_> {
     }
 
     #[cold]
-    fn look_at_call(&self, callable: &Own, arguments: &Own, keywords: Option<&Own>) -> Raise<Option<Own>> {
+    fn look_at_call(
+        &self,
+        callable: &Own,
+        arguments: &Own,
+        keywords: Option<&Own>,
+        left: &mut isize,
+    ) -> Raise<Option<Own>> {
         // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyType_Check(callable.ptr()) == 0 } {
             let instead = self.look_at_function(callable)?;
-            if instead.is_some() && is_endless_base(arguments).map_err(|Raised| not_rebuilt(callable))? {
+            if instead.is_some() && is_endless_base(arguments, left).map_err(|Raised| not_rebuilt(callable))? {
                 return Err(forbidden(FEW_BYTES, callable));
             }
             return Ok(instead);
@@ -197,7 +210,7 @@ impl Maker<'_, '_> {
             return Err(forbidden("calls", callable));
         }
         // SAFETY: a class, a tuple and a dict, all held.
-        if unsafe { is_endless(class, arguments, keywords).map_err(|Raised| not_rebuilt(callable))? } {
+        if unsafe { is_endless(class, arguments, keywords, left).map_err(|Raised| not_rebuilt(callable))? } {
             return Err(forbidden(FEW_BYTES, callable));
         }
         // SAFETY: live, as its name is with it.
@@ -249,7 +262,7 @@ const FEW_BYTES: &str = "calls with a few bytes what takes all memory, or all ti
 
 /// Whether `copyreg._reconstructor` would call a base with what has no end: class, base, and what the base is made of.
 /// Other functions have no class as their second argument, or do nothing with it.
-fn is_endless_base(arguments: &Own) -> Raise<bool> {
+fn is_endless_base(arguments: &Own, left: &mut isize) -> Raise<bool> {
     let mut parts = arguments_of(arguments).skip(1);
     let (Some(base), Some(state)) = (parts.next(), parts.next()) else { return Ok(false) };
     // SAFETY: held by the arguments, which the caller holds; a new reference or null with an error.
@@ -258,7 +271,7 @@ fn is_endless_base(arguments: &Own) -> Raise<bool> {
             return Ok(false);
         }
         let state = Own::take(ffi::PyTuple_Pack(1, state))?;
-        is_endless(base.cast(), &state, None)
+        is_endless(base.cast(), &state, None, left)
     }
 }
 

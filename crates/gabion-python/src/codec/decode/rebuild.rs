@@ -171,7 +171,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if !good {
                 return Err(damaged("arguments are no tuple"));
             }
-            let instead = self.maker.guard_call(callable, arguments, keywords)?;
+            let instead = self.maker.guard_call(callable, arguments, keywords, &mut self.counted)?;
             if REFS && self.maker.registry.is_guarded() && (instead.is_some() || is_container(callable)?) {
                 self.keys.look_at_all(arguments)?;
             }
