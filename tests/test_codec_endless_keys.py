@@ -2,8 +2,12 @@
 
 import collections
 import copyreg
+import enum
+import ipaddress
+import pathlib
 import time
 import uuid
+import zoneinfo
 
 import pytest
 from kept import reopened
@@ -98,3 +102,89 @@ def test_what_a_program_stored_itself_is_not_looked_at():
     assert codec.decode(data) == made
     with pytest.raises(CodecError, match="a key would take for ever"):
         reopened(codec, []).decode(data)
+
+
+class Plain:
+    pass
+
+
+class MyPath(type(pathlib.PurePath())):
+    pass
+
+
+class Letter(enum.Enum):
+    A = (1, 2)
+
+
+def by_state(kind, arguments, **state):
+    return Forged(kind, arguments, (None, state))
+
+
+PATH = pathlib.PurePosixPath
+# What a path hashes has other names in other versions.
+PARTS = {"_parts": [doubled()], "_cached_cparts": [doubled()], "_str_normcase_cached": doubled()}
+PARTS = {name: part for name, part in PARTS.items() if hasattr(pathlib.PurePath, name)}
+LIST = [1]
+for _ in range(40):
+    LIST = [LIST, LIST]
+NAMED = Plain()
+vars(NAMED)[KEY] = 1
+AGAIN = {doubled(22): 1}
+
+HASHED = {
+    "the name of an attribute": NAMED,
+    "the keys of a state, again and again": [Forged(Plain, (), AGAIN) for _ in range(20)],
+    "a path": {by_state(PATH, ("a",), **PARTS): 1},
+    "an own path": {by_state(MyPath, ("a",), **PARTS): 1},
+    "an address": {by_state(ipaddress.IPv6Address, (1,), _scope_id=doubled()): 1},
+    "an address of a network": {by_state(ipaddress.IPv4Interface, ("1.2.3.4/8",), _ip=doubled()): 1},
+    "a member by its value": Forged(uuid.SafeUUID, (doubled(),)),
+    "an own member by its value": Forged(Letter, (doubled(),)),
+    "a member by a list": Forged(Letter, (LIST,)),
+    "a time zone": Forged(zoneinfo.ZoneInfo, (doubled(),)),
+    "a time zone by its function": Forged(zoneinfo.ZoneInfo._unpickle, (doubled(), 1)),
+}
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_what_is_hashed_elsewhere_is_refused(script, name):
+    # Where it is not, nothing but the end of the process ends it.
+    said = script(
+        f"""
+        import sys
+        import test_codec_endless_keys as tests
+        from kept import reopened
+        from gabion._native import CodecError, _Codec
+
+        codec = _Codec()
+        data = codec.encode(tests.HASHED[{name!r}])
+        assert len(data) < 1000
+        try:
+            reopened(codec, [tests.Plain, tests.MyPath, tests.Letter]).decode(data)
+        except CodecError as error:
+            print("for ever" in str(error) or str(error))
+        """,
+        timeout=60,
+    )
+    assert said == "True\n"
+
+
+def test_what_is_hashed_elsewhere_comes_back():
+    named = Plain()
+    vars(named)[(1, ("a", 2))] = "named"
+    paths = [pathlib.PurePosixPath("a/b"), pathlib.PureWindowsPath("C:/a"), MyPath("a")]
+    made = [
+        [Forged(Plain, (), {(1, (2, 3)): 1}) for _ in range(1000)],
+        dict.fromkeys(paths, 1),
+        {ipaddress.ip_interface("::1/8"): 1, ipaddress.ip_address("fe80::1%a"): 2},
+        [Letter.A, uuid.SafeUUID.safe, Forged(Letter, ((1, 2),))],
+        [zoneinfo.ZoneInfo("UTC"), zoneinfo.ZoneInfo("UTC")],
+    ]
+    codec = _Codec()
+    data = codec.encode([named, *made])
+    back = reopened(codec, [Plain, MyPath, Letter]).decode(data)
+    assert vars(back[0]) == vars(named)
+    assert all(vars(one) == {(1, (2, 3)): 1} for one in back[1])
+    assert back[2:4] == made[1:3]
+    assert back[4] == [Letter.A, uuid.SafeUUID.safe, Letter.A]
+    assert back[5] == made[4]

@@ -10,6 +10,7 @@
 
 use std::ffi::CStr;
 
+use crate::codec::classes::known::Known;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, in_class, intern, is_same_text};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
@@ -358,6 +359,19 @@ pub fn is_container(class: &Own) -> Raise<bool> {
         made_as(class.ptr().cast())?
     };
     Ok(matches!(kind, Some(Kind::Items | Kind::Pairs)))
+}
+
+/// Whether a call looks its arguments up: of an enum, which may write them into an error as well, of a time zone, or of
+/// a function that is not written in Python.
+pub fn is_hashing(callable: &Own, known: &Known) -> Raise<bool> {
+    // SAFETY: a live object, which is held over this, as its class is by it; the second is asked of a class alone.
+    unsafe {
+        if ffi::PyType_Check(callable.ptr()) == 0 {
+            return Ok(ffi::PyCFunction_Check(callable.ptr()) != 0);
+        }
+        let is_enum = ffi::PyType_IsSubtype(ffi::Py_TYPE(callable.ptr()), known.enum_meta.ptr().cast()) != 0;
+        Ok(is_enum || is_one_of(callable.ptr().cast(), &[b"zoneinfo.ZoneInfo"])?)
+    }
 }
 
 /// As what the instances of a class are made.

@@ -134,12 +134,12 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 return if odd.by_dict { self.dict_of_attributes(odd) } else { self.complete_odd(*odd).map(Some) };
             }
             let Some(value) = self.leaf()? else { return self.wait(Frame::Odd(odd)) };
-            put_odd(&mut odd, value)?;
+            self.put_odd(&mut odd, value)?;
         }
     }
 
     /// An unusual object, all of which was read.
-    fn complete_odd(&self, mut odd: Odd<'a>) -> Raise<Own> {
+    fn complete_odd(&mut self, mut odd: Odd<'a>) -> Raise<Own> {
         if let Some(state) = odd.state.take() {
             if let Some(changes) = &odd.layout.changes {
                 self.fill_changed(&odd.object, changes, state)?;
@@ -172,6 +172,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
         let object = odd.object.clone();
         if odd.state.is_none() {
+            // SAFETY: the dict is held over the call.
+            unsafe { self.guard_keys(dict.ptr())? };
             update(&object, &dict)?;
         }
         room::push(&mut self.late_of(dict)?.objects, *odd)?;
@@ -216,7 +218,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     }
 
     /// An object that has its attributes of a dict, all of which was read.
-    fn complete_by(&self, mut odd: Odd<'a>, dict: &Own) -> Raise<Own> {
+    fn complete_by(&mut self, mut odd: Odd<'a>, dict: &Own) -> Raise<Own> {
+        // SAFETY: the dict is held by the caller.
+        unsafe { self.guard_keys(dict.ptr())? };
         if let Some(state) = &mut odd.state {
             // SAFETY: all are held.
             unsafe {
@@ -231,6 +235,25 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         self.complete_odd(odd)
     }
 
+    /// Looks at the keys of a dict, if it is one, that are to be hashed once more for another object.
+    ///
+    /// # Errors
+    /// As [`Decoder::guard_key`].
+    ///
+    /// # Safety
+    /// A live object.
+    pub unsafe fn guard_keys(&mut self, dict: *mut PyObject) -> Raise<()> {
+        // SAFETY: live by the caller's word; a new reference or null with an error; keys are held by the list.
+        unsafe {
+            if !REFS || !self.maker.registry.is_guarded() || ffi::PyDict_Check(dict) == 0 {
+                return Ok(());
+            }
+            let keys = Own::take(ffi::PyDict_Keys(dict))?;
+            (0..ffi::PyList_Size(keys.ptr()))
+                .try_for_each(|i| self.guard_key(&Own::share(ffi::PyList_GetItem(keys.ptr(), i))))
+        }
+    }
+
     /// Completes the objects that waited for a dict which is whole now.
     #[cold]
     #[inline(never)]
@@ -239,10 +262,18 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         self.complete_all(late)
     }
 
-    fn complete_all(&self, late: Late<'a>) -> Raise<()> {
+    fn complete_all(&mut self, late: Late<'a>) -> Raise<()> {
         late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))?;
         // SAFETY: held by `late`.
         late.rebuilt.iter().try_for_each(|object| unsafe { self.set_attributes(object, late.dict.ptr()) })
+    }
+
+    /// Gives an unusual object its next value. That may be the name of an attribute, which is hashed as a key.
+    fn put_odd(&mut self, odd: &mut Odd<'a>, value: Own) -> Raise<()> {
+        if odd.next >= odd.end && odd.name.is_none() {
+            self.guard_key(&value)?;
+        }
+        put_odd(odd, value)
     }
 
     /// Completes the objects that still wait at the end.
@@ -257,7 +288,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             // The dict, which was begun as one.
             return self.complete_by(*odd, &value).map(Some);
         }
-        put_odd(&mut odd, value)?;
+        self.put_odd(&mut odd, value)?;
         self.fill_odd(odd)
     }
 }

@@ -6,6 +6,8 @@
 //! still be at it. Nor are tuples so deep in each other: the interpreter hashes them by recursion, to which a thread's
 //! stack sets an end that nothing looks at.
 
+use std::ffi::CStr;
+
 use smallvec::SmallVec;
 
 use super::endless::{arguments_of, is_one_of};
@@ -40,6 +42,18 @@ impl Keys {
     /// `CodecError` for one too many parts, or one too deep.
     #[inline(never)]
     pub fn look(&mut self, key: &Own) -> Raise<()> {
+        self.look_by(key, parts_of)
+    }
+
+    /// Looks at what a call is given that hashes it, and may write it down.
+    ///
+    /// # Errors
+    /// As [`Keys::look`].
+    pub fn look_at_values(&mut self, arguments: &Own) -> Raise<()> {
+        self.look_by(arguments, parts_of_text)
+    }
+
+    fn look_by(&mut self, key: &Own, parts_of: unsafe fn(*mut PyObject) -> Raise<Option<Own>>) -> Raise<()> {
         // SAFETY: held by the caller.
         let Some(parts) = (unsafe { parts_of(key.ptr())? }) else { return Ok(()) };
         // What is half looked at, and what comes next of it.
@@ -138,13 +152,70 @@ unsafe fn parts_of(object: *mut PyObject) -> Raise<Option<Own>> {
         if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
             return Ok(None);
         }
-        // Whose hash is that of a number or a text, if no file gave them something else.
-        for (of, name) in [(&b"uuid.UUID"[..], c"int"), (b"collections.UserString", c"data")] {
-            if is_one_of(class, &[of])? {
-                let part = attribute_or_none(object, name)?;
-                return part.map(|part| Own::take(ffi::PyTuple_Pack(1, part.ptr()))).transpose();
+        attributes_of(object)
+    }
+}
+
+/// Classes whose hash is that of numbers and texts in these attributes, if no file gave them something else.
+const HASHED: &[(&[&[u8]], &[&CStr])] = &[
+    (&[b"uuid.UUID"], &[c"int"]),
+    (&[b"collections.UserString"], &[c"data"]),
+    (
+        &[b"ipaddress.IPv4Interface", b"ipaddress.IPv6Interface", b"ipaddress.IPv6Address"],
+        &[c"_ip", c"_scope_id", c"_prefixlen"],
+    ),
+    // 3.13 has them in a module of their own, below that one.
+    (&[b"pathlib.PurePath"], &[c"_parts", c"_cached_cparts", c"_str_normcase_cached", c"_str"]),
+];
+
+/// What an object's hash goes through of its attributes, as a tuple. `None` where its class, or one that it inherits
+/// from, is not known for that.
+///
+/// # Safety
+/// A live object.
+unsafe fn attributes_of(object: *mut PyObject) -> Raise<Option<Own>> {
+    // SAFETY: live by the caller's word, as its class and the bases of that are by it; new references or null with an
+    // error.
+    unsafe {
+        let mut class = ffi::Py_TYPE(object);
+        while !class.is_null() && ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0 {
+            for (of, names) in HASHED {
+                if !is_one_of(class, of)? {
+                    continue;
+                }
+                let parts = Own::take(ffi::PyList_New(0))?;
+                for name in *names {
+                    let Some(part) = attribute_or_none(object, name)? else { continue };
+                    // A path has a list of its parts, of which it hashes a tuple.
+                    let is_list = ffi::PyList_CheckExact(part.ptr()) != 0;
+                    let part = if is_list { Own::take(ffi::PyList_AsTuple(part.ptr()))? } else { part };
+                    if ffi::PyList_Append(parts.ptr(), part.ptr()) < 0 {
+                        return Err(Raised);
+                    }
+                }
+                return Own::take(ffi::PyList_AsTuple(parts.ptr())).map(Some);
             }
+            class = (*class).tp_base;
         }
     }
     Ok(None)
+}
+
+/// What an object's text goes through, as a tuple. `None` for what has no parts.
+///
+/// # Safety
+/// A live object.
+unsafe fn parts_of_text(object: *mut PyObject) -> Raise<Option<Own>> {
+    // SAFETY: live by the caller's word; new references or null with an error.
+    unsafe {
+        if ffi::PyList_Check(object) != 0 {
+            return Own::take(ffi::PyList_AsTuple(object)).map(Some);
+        }
+        if ffi::PyDict_Check(object) != 0 {
+            let (keys, values) = (Own::take(ffi::PyDict_Keys(object))?, Own::take(ffi::PyDict_Values(object))?);
+            let parts = [Own::take(ffi::PyList_AsTuple(keys.ptr()))?, Own::take(ffi::PyList_AsTuple(values.ptr()))?];
+            return Own::take(ffi::PyTuple_Pack(2, parts[0].ptr(), parts[1].ptr())).map(Some);
+        }
+        parts_of(object)
+    }
 }

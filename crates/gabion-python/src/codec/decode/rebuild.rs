@@ -1,7 +1,7 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
 use super::decoder::Decoder;
-use super::endless::is_container;
+use super::endless::{is_container, is_hashing};
 use super::frame::{Frame, Rebuild, Stage};
 use super::guard::Given;
 use super::instance::{each, new_instance};
@@ -172,8 +172,12 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 return Err(damaged("arguments are no tuple"));
             }
             let instead = self.maker.guard_call(callable, arguments, keywords, &mut self.counted)?;
-            if REFS && self.maker.registry.is_guarded() && (instead.is_some() || is_container(callable)?) {
-                self.keys.look_at_all(arguments)?;
+            if REFS && self.maker.registry.is_guarded() {
+                if instead.is_some() || is_container(callable)? {
+                    self.keys.look_at_all(arguments)?;
+                } else if is_hashing(callable, self.maker.known)? {
+                    self.keys.look_at_values(arguments)?;
+                }
             }
             let callable = instead.as_ref().unwrap_or(callable);
             if rebuild.tag == tags::REDUCE {
@@ -230,11 +234,11 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
 
     /// `__setstate__`, or the rules that pickle has without one: a dict for `__dict__`, a pair of dicts for `__dict__`
     /// and the rest. True if it was `__setstate__`.
-    pub fn set_state(&self, object: &Own, state: &Own) -> Raise<bool> {
+    pub fn set_state(&mut self, object: &Own, state: &Own) -> Raise<bool> {
         self.set_state_by(object, state).map_err(|Raised| not_filled(object))
     }
 
-    fn set_state_by(&self, object: &Own, state: &Own) -> Raise<bool> {
+    fn set_state_by(&mut self, object: &Own, state: &Own) -> Raise<bool> {
         // SAFETY: held; every result is a new reference or null with an error, items are borrowed from a held tuple.
         unsafe {
             if let Some(set) = attribute_or_none(object.ptr(), c"__setstate__")? {
@@ -262,13 +266,14 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     ///
     /// # Safety
     /// A live object, held by the caller.
-    pub unsafe fn set_attributes(&self, object: &Own, state: *mut PyObject) -> Raise<()> {
+    pub unsafe fn set_attributes(&mut self, object: &Own, state: *mut PyObject) -> Raise<()> {
         // SAFETY: held by the caller; a new reference or null with an error.
         unsafe {
             match ffi::PyObject_IsTrue(state) {
                 0 => Ok(()),
                 1.. => {
                     let target = Own::take(ffi::PyObject_GetAttr(object.ptr(), self.maker.known.names.dict.ptr()))?;
+                    self.guard_keys(state)?;
                     each(state, |key, value| ffi::PyObject_SetItem(target.ptr(), key, value))
                 }
                 _ => Err(Raised),
