@@ -4,14 +4,18 @@ import errno
 import io
 import os
 import re
+import shutil
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from image_files import encoded, noise
+from patience import HANGS
 
 from gabion import Image, ImageError
 
@@ -149,3 +153,32 @@ def test_names_that_tell_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="file is a text file"):
         image.save(io.StringIO(), format="PNG")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_disk_tells_only_at_the_end_is_told(tmp_path: Path) -> None:
+    """A file on a server that was full had its name, and was there for ever."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("what has close() fail is compiled")
+    library, full = tmp_path / "close_fails.so", tmp_path / "full"
+    source = Path(__file__).with_name("close_fails.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True, timeout=HANGS)
+    full.mkdir()
+    noise("L", (5, 4)).save(full / "old.png")
+    before = (full / "old.png").read_bytes()
+    program = """
+import errno, gabion, sys
+image = gabion.Image.new("L", (5, 4), 9)
+for name in sys.argv[1:]:
+    try:
+        image.save(name)
+    except OSError as error:
+        assert (error.errno, str(error.filename)) == (errno.ENOSPC, name), error
+    else:
+        raise AssertionError(name)
+"""
+    names = [str(full / "old.png"), str(full / "new.png")]
+    around = {**os.environ, "LD_PRELOAD": str(library), "FULL": str(full)}
+    subprocess.run([sys.executable, "-c", program, *names], check=True, env=around, timeout=HANGS)
+    assert (full / "old.png").read_bytes() == before
+    assert [path.name for path in full.iterdir()] == ["old.png"]

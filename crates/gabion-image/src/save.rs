@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use gabion_blocks::os::beside::{Aside, end_of_links, folder_of, hand_down, is_same};
+use gabion_blocks::os::beside::{Aside, end_of_links, folder_of, hand_down, is_same, told_at_close};
 
 use crate::error::Result;
 
@@ -15,7 +15,8 @@ use crate::error::Result;
 /// system does not follow, such as another user's in `/tmp`, is refused. An old file hands its rights down, and its
 /// owner where this process may give files away; one that may not be written to is refused, though the rights of its
 /// folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it is. The disk
-/// is not waited for: after a power failure soon after, the file may be the old one, the new one, or empty.
+/// is not waited for: after a power failure soon after, the file may be the old one, the new one, or empty. That of
+/// another machine is, where it tells at the end alone that it is full.
 ///
 /// # Errors
 /// What `write` gives; [`ImageError::Io`](crate::ImageError::Io) when the file cannot be written, or its folder does
@@ -83,7 +84,7 @@ fn buffered(file: &File, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Re
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     match out.into_parts().0.failed {
         Some(error) => Err(error.into()),
-        None => written,
+        None => written.and_then(|()| Ok(told_at_close(file)?)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -76,6 +77,26 @@ fn may_have_list(place: &Path) -> bool {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn may_have_list(_: &Path) -> bool {
     false
+}
+
+/// Closes a file as far as the system is to tell how that went, and leaves it open: disks of other machines (NFS, CIFS)
+/// and of programs (FUSE) may tell only then that they are full, and what closes a [`File`] passes over it.
+///
+/// # Errors
+/// The system's, also where there is no descriptor left to ask with.
+pub fn told_at_close(file: &File) -> io::Result<()> {
+    loop {
+        let copy = file.try_clone()?.into_raw_fd();
+        // SAFETY: a descriptor of this function's own, which nobody else has seen.
+        if unsafe { libc::close(copy) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // The descriptor is gone then, too, and the file may not have been written whole.
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }
 
 /// A file that is written beside the one that it will replace. It has no name until it is whole, where the disk knows
