@@ -194,11 +194,14 @@ def test_who_answers_with_an_error_is_named(run_folder: Path) -> None:
         failing.listen()
 
         def answer() -> None:
-            with contextlib.suppress(OSError):  # closed, at the test's end
-                while True:
-                    with failing.accept()[0] as asking:
-                        if asking.recv(4096):
-                            asking.sendall(b"HTTP/1.0 500 Internal Server Error\r\n\r\nOSError('\x1b')")
+            while True:
+                try:
+                    asking = failing.accept()[0]
+                except OSError:  # closed, at the test's end
+                    return
+                with asking, contextlib.suppress(OSError):
+                    if asking.recv(4096):
+                        asking.sendall(b"HTTP/1.0 500 Internal Server Error\r\n\r\nOSError('\x1b')")
 
         threading.Thread(target=answer, daemon=True).start()
         why = r"process 77: it could not tell: OSError('\x1b')"
