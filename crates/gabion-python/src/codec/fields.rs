@@ -5,8 +5,6 @@
 //! an object does not have is looked for in what was stored, and so is all where it cannot be built: a field that the
 //! class has no more can still be read, and moved into another.
 
-use std::ffi::CStr;
-
 use pyo3::Borrowed;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -200,12 +198,12 @@ fn hashable(names: &[Bound<'_, PyAny>]) -> Raise<bool> {
 }
 
 /// Whether a name still leads to the item that the class of a named tuple calls so in `_fields`.
-fn is_item(class: &Inspect<'_>, fields: &Own, name: &Own) -> Raise<bool> {
+fn is_item(known: &Known, class: &Inspect<'_>, fields: &Own, name: &Own) -> Raise<bool> {
     let Some(own) = class.lookup(name) else { return Ok(false) };
     // SAFETY: all are held; what gets an item takes any tuple, and of this one gives the name.
     unsafe {
         let of = ffi::Py_TYPE(own.ptr());
-        if CStr::from_ptr((*of).tp_name) != c"_collections._tuplegetter" {
+        if of.cast() != known.item_getter.ptr() {
             return Ok(false);
         }
         let Some(get) = (*of).tp_descr_get else { return Ok(false) };
@@ -353,7 +351,7 @@ impl<'py> Search<'_, 'py> {
             }
             let class = Inspect::new(self.known, class.ptr().cast());
             for wish in &*wanted {
-                if !class.gets_attributes() || !is_item(&class, &fields, &wish.interned()?)? {
+                if !class.gets_attributes() || !is_item(self.known, &class, &fields, &wish.interned()?)? {
                     return Ok(false);
                 }
             }
@@ -380,7 +378,7 @@ impl<'py> Search<'_, 'py> {
             let name = wish.interned()?;
             // The class has something else of the name of an item, or of one that is no more.
             let is_known =
-                if place(&name).is_some() { is_item(&class, &fields, &name)? } else { class.lookup(&name).is_none() };
+                if place(&name).is_some() { is_item(self.known, &class, &fields, &name)? } else { class.lookup(&name).is_none() };
             if !is_known {
                 return Ok(false);
             }

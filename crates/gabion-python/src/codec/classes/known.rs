@@ -63,6 +63,8 @@ pub struct Known {
     pub flag_reduce_ex: Own,
     /// The code object that every `namedtuple` class shares for `__getnewargs__`.
     pub named_tuple_code: Own,
+    /// The class of what gets an item of such a class by its name.
+    pub item_getter: Own,
     pub array: Own,
     pub which_module: Own,
     decimal: PyOnceLock<Own>,
@@ -109,6 +111,11 @@ impl Known {
             let function = crate::codec::object::attribute(point.ptr(), c"__getnewargs__")?;
             crate::codec::object::attribute(function.ptr(), c"__code__")?
         };
+        // SAFETY: as above; a class lives as long as an object of it is held.
+        let item_getter = unsafe {
+            let of_item = crate::codec::object::attribute(point.ptr(), c"x")?;
+            Own::share(ffi::Py_TYPE(of_item.ptr()).cast())
+        };
         let enum_class = import(c"enum", c"Enum")?;
         // SAFETY: `enum_class` is held.
         let enum_reduce_ex = unsafe { crate::codec::object::attribute(enum_class.ptr(), c"__reduce_ex__")? };
@@ -133,6 +140,7 @@ impl Known {
             flag: flag_class,
             flag_reduce_ex,
             named_tuple_code,
+            item_getter,
             array: import(c"array", c"array")?,
             which_module: import(c"pickle", c"whichmodule")?,
             decimal: PyOnceLock::new(),
