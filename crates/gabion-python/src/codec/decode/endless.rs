@@ -261,6 +261,57 @@ unsafe fn is_forged(object: *mut PyObject) -> Raise<bool> {
     }
 }
 
+/// What gets the items that an object is given, where it has none itself.
+///
+/// # Errors
+/// Those of an attribute.
+pub fn written_to(object: &Own) -> Raise<Option<Own>> {
+    // SAFETY: held by the caller, as its class and the bases of that are by it; what is shown is held; a list that is
+    // not empty.
+    unsafe {
+        let mut class = ffi::Py_TYPE(object.ptr());
+        while !class.is_null() && ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0 {
+            for (showing, name) in SHOWING {
+                if is_one_of(class, &[showing])? {
+                    let Some(shown) = attribute_or_none(object.ptr(), name)? else { return Ok(None) };
+                    let is_list = ffi::PyList_CheckExact(shown.ptr()) != 0 && ffi::PyList_Size(shown.ptr()) > 0;
+                    let first = is_list && *name == c"maps";
+                    return Ok(Some(if first { Own::share(ffi::PyList_GetItem(shown.ptr(), 0)) } else { shown }));
+                }
+            }
+            class = (*class).tp_base;
+        }
+        Ok(None)
+    }
+}
+
+/// Whether this is a class of the interpreter's own, or makes its instances of what it is called with.
+pub fn is_made_of_arguments(class: &Own) -> Raise<bool> {
+    // SAFETY: a live object, which is held over this; the rest is asked of a class alone.
+    unsafe {
+        let is_class = ffi::PyType_Check(class.ptr()) != 0;
+        Ok(is_class && (is_static(class.ptr().cast()) || made_as(class.ptr().cast())?.is_some()))
+    }
+}
+
+/// The function or class that `functools.partial` calls with arguments of its own, if this is one.
+///
+/// # Errors
+/// Those of an attribute.
+pub fn partial_of(object: &Own) -> Raise<Option<Own>> {
+    // SAFETY: held by the caller, as its class and the bases of that are by it.
+    unsafe {
+        let mut class = ffi::Py_TYPE(object.ptr());
+        while !class.is_null() && ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0 {
+            if is_one_of(class, &[b"functools.partial"])? {
+                return attribute_or_none(object.ptr(), c"func");
+            }
+            class = (*class).tp_base;
+        }
+        Ok(None)
+    }
+}
+
 /// Whether an object gives more items than the file has brought of it.
 ///
 /// # Safety

@@ -8,14 +8,16 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::endless::{MOST_COUNTED, arguments_of, is_endless, is_of_module};
+use super::endless::{
+    MOST_COUNTED, arguments_of, is_endless, is_made_of_arguments, is_of_module, partial_of, written_to,
+};
 use super::leaf::Maker;
 use crate::codec::classes::global::repr;
 use crate::codec::classes::standard;
 use crate::codec::datetime;
 use crate::codec::format::reader::damaged;
 use crate::codec::object::{
-    Own, PASS_TYPES, Raise, Raised, attribute_or_none, import, intern, is_same_text, not_rebuilt, refuse,
+    Own, PASS_TYPES, Raise, Raised, attribute_or_none, import, in_class, intern, is_same_text, not_rebuilt, refuse,
 };
 use crate::ffi::{self, PyTypeObject};
 use crate::once::{of_module, once};
@@ -32,6 +34,9 @@ const REPLACED: &[(&std::ffi::CStr, &[&std::ffi::CStr])] = &[
     (c"scalar", &[c"numpy._core.multiarray", c"numpy.core.multiarray"]),
     (c"_frombuffer", &[c"numpy._core.numeric", c"numpy.core.numeric"]),
 ];
+
+/// How many objects are looked into, each in the one before, for that which is meant.
+const MOST_WITHIN: usize = 64;
 
 /// What becomes of an object that is given a state.
 pub enum Given {
@@ -116,13 +121,13 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// Looks at a method of an object that is to be called with one argument. An object may have had another function
-    /// set in the place of its class's.
+    /// Looks at a method of an object that is to be called with one argument, and which it has under that name. An
+    /// object may have had another function set in the place of its class's.
     ///
     /// # Errors
     /// `CodecError` where a file may not call it.
     #[inline]
-    pub fn guard_method(&self, object: &Own, method: Own, argument: &Own) -> Raise<Own> {
+    pub fn guard_method(&self, object: &Own, name: &std::ffi::CStr, method: Own, argument: &Own) -> Raise<Own> {
         // SAFETY: held; a function has the object that it is bound to, which is compared.
         let is_another = unsafe {
             let of = method.ptr();
@@ -132,7 +137,7 @@ impl Maker<'_, '_> {
                 ffi::Py_TYPE(of) != &raw mut PyMethod_Type
             }
         };
-        if !is_another || !self.registry.is_guarded() {
+        if !is_another || !self.registry.is_guarded() || is_of_class(object, &intern(name)?)? {
             return Ok(method);
         }
         // SAFETY: held; a new reference or null with an error.
@@ -159,11 +164,16 @@ impl Maker<'_, '_> {
 
     #[cold]
     fn look_at_owner(&self, object: &Own) -> Raise<()> {
-        if self.look_at_owner_but_numpy(object)? == Numpy::Nothing {
-            Ok(())
-        } else {
-            Err(forbidden("sets items of", object))
+        let mut owner = object.clone();
+        for _ in 0..MOST_WITHIN {
+            if self.look_at_owner_but_numpy(&owner)? != Numpy::Nothing {
+                break;
+            }
+            // What passes items on to another object, of which the same holds.
+            let Some(inner) = written_to(&owner)? else { return Ok(()) };
+            owner = inner;
         }
+        Err(forbidden("sets items of", &owner))
     }
 
     fn look_at_owner_but_numpy(&self, object: &Own) -> Raise<Numpy> {
@@ -190,6 +200,12 @@ impl Maker<'_, '_> {
     ) -> Raise<Option<Own>> {
         // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyType_Check(callable.ptr()) == 0 } {
+            if let Some(called) = self.within(callable)? {
+                // Its own arguments come to those that are here.
+                let looked_at = self.look_at_call(&called, arguments, keywords, left)?;
+                let refused = looked_at.is_some() || is_made_of_arguments(&called)?;
+                return if refused { Err(forbidden("calls, by functools.partial,", &called)) } else { Ok(None) };
+            }
             let instead = self.look_at_function(callable)?;
             if instead.is_some() && is_endless_base(arguments, left).map_err(|Raised| not_rebuilt(callable))? {
                 return Err(forbidden(FEW_BYTES, callable));
@@ -218,6 +234,31 @@ impl Maker<'_, '_> {
         if is_dtype { import(c"gabion._arrays", c"dtype").map(Some) } else { Ok(None) }
     }
 
+    /// What is called in the end by a `functools.partial` that the file has built.
+    fn within(&self, callable: &Own) -> Raise<Option<Own>> {
+        // SAFETY: a live object, which is held over this.
+        if unsafe { self.registry.is_named(callable.ptr()) } {
+            return Ok(None);
+        }
+        let Some(mut called) = partial_of(callable)? else { return Ok(None) };
+        for _ in 0..MOST_WITHIN {
+            let Some(inner) = partial_of(&called)? else { return Ok(Some(called)) };
+            called = inner;
+        }
+        Err(forbidden("calls", callable))
+    }
+
+    /// Whether the file has built something that its class alone lets be called: by a method of it. Methods of classes
+    /// that are not written in Python, which have no number either, are there by `getattr` only.
+    fn is_called_by_method(&self, callable: &Own) -> bool {
+        // SAFETY: a live object, which is held over this, as its class is by it.
+        unsafe {
+            let class = ffi::Py_TYPE(callable.ptr());
+            let made_by_code = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0;
+            (made_by_code || class == &raw mut ffi::Py_GenericAliasType) && !self.registry.is_named(callable.ptr())
+        }
+    }
+
     /// Whether something is in the file by its name because it is an object: its name is not that of a function, and
     /// nobody has said that a file may call it.
     fn is_only_object(&self, callable: &Own) -> Raise<bool> {
@@ -233,7 +274,8 @@ impl Maker<'_, '_> {
     fn look_at_function(&self, function: &Own) -> Raise<Option<Own>> {
         // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyCFunction_Check(function.ptr()) == 0 && ffi::PyFunction_Check(function.ptr()) == 0 } {
-            return if self.is_only_object(function)? { Err(forbidden("calls", function)) } else { Ok(None) };
+            let refused = self.is_called_by_method(function) || self.is_only_object(function)?;
+            return if refused { Err(forbidden("calls", function)) } else { Ok(None) };
         }
         if standard::is_getattr(function) {
             let allowed = self.registry.types().named(b"builtins.getattr").is_some();
@@ -255,6 +297,25 @@ impl Maker<'_, '_> {
             }
         }
         Ok(None)
+    }
+}
+
+/// Whether an object has an attribute of its class alone: one that is no field of its instances.
+fn is_of_class(object: &Own, name: &Own) -> Raise<bool> {
+    // SAFETY: held, as its class is by it; what was found there is held.
+    unsafe {
+        let Some(found) = in_class(ffi::Py_TYPE(object.ptr()), name.ptr()) else { return Ok(false) };
+        if (*ffi::Py_TYPE(found.ptr())).tp_descr_set.is_some() {
+            return Ok(false);
+        }
+        let Some(dict) = attribute_or_none(object.ptr(), c"__dict__")? else { return Ok(true) };
+        if ffi::PyDict_Check(dict.ptr()) == 0 {
+            return Ok(false);
+        }
+        match ffi::PyDict_Contains(dict.ptr(), name.ptr()) {
+            -1 => Err(Raised),
+            contains => Ok(contains == 0),
+        }
     }
 }
 

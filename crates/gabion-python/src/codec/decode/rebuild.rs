@@ -219,13 +219,13 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 for (i, item) in items.into_iter().enumerate() {
                     ffi::PyList_SET_ITEM(list.ptr(), i as isize, item.into_ptr());
                 }
-                let extend = self.maker.guard_method(object, extend, &list)?;
+                let extend = self.maker.guard_method(object, c"extend", extend, &list)?;
                 Own::take(ffi::PyObject_CallOneArg(extend.ptr(), list.ptr()))?;
                 return Ok(());
             }
             let append = Own::take(ffi::PyObject_GetAttr(object.ptr(), self.maker.known.names.append.ptr()))?;
             for item in items {
-                let append = self.maker.guard_method(object, append.clone(), &item)?;
+                let append = self.maker.guard_method(object, c"append", append.clone(), &item)?;
                 Own::take(ffi::PyObject_CallOneArg(append.ptr(), item.ptr()))?;
             }
         }
@@ -242,7 +242,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         // SAFETY: held; every result is a new reference or null with an error, items are borrowed from a held tuple.
         unsafe {
             if let Some(set) = attribute_or_none(object.ptr(), c"__setstate__")? {
-                let set = self.maker.guard_method(object, set, state)?;
+                let set = self.maker.guard_method(object, c"__setstate__", set, state)?;
                 Own::take(ffi::PyObject_CallOneArg(set.ptr(), state.ptr()))?;
                 return Ok(true);
             }
