@@ -55,9 +55,9 @@ def rebuilt(object: Any, state: Any) -> Any:
 
 def nested(object: Any) -> tuple[Any, ...]:
     """Return what lies in an array, or in an item of one, that may have more of the kind in it, and slices."""
-    numpy: Any = importlib.import_module("numpy")
-    if isinstance(object, numpy.dtype) or not object.dtype.hasobject:
+    if not object.dtype.hasobject:
         return ()
+    numpy: Any = importlib.import_module("numpy")
     is_array = isinstance(object, numpy.ndarray)
     array = numpy.ndarray.view(object, numpy.ndarray) if is_array else numpy.asarray(object)
     found: dict[int, Any] = {}
