@@ -377,8 +377,11 @@ impl<'py> Search<'_, 'py> {
         for wish in &*wanted {
             let name = wish.interned()?;
             // The class has something else of the name of an item, or of one that is no more.
-            let is_known =
-                if place(&name).is_some() { is_item(self.known, &class, &fields, &name)? } else { class.lookup(&name).is_none() };
+            let is_known = if place(&name).is_some() {
+                is_item(self.known, &class, &fields, &name)?
+            } else {
+                class.lookup(&name).is_none()
+            };
             if !is_known {
                 return Ok(false);
             }
