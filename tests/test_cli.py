@@ -235,7 +235,7 @@ def test_a_file_that_fails_while_it_is_read_is_named(tmp_path: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with pytest.raises(TourError, match=f"^some.csv: {os.strerror(errno.EIO)}$"):
-        records.read_csv(records._lines(lines(), Path("some.csv")), Path("some.csv"), tmp_path / "rows.spool", 10)
+        records.read_csv(records.lines_of(lines(), Path("some.csv")), Path("some.csv"), tmp_path / "rows.spool", 10)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

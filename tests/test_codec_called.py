@@ -5,17 +5,32 @@ import copyreg
 import functools
 import operator
 import types
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from kept import reopened, shop  # noqa: F401 - a fixture
 from test_codec_endless import Forged
 
+import gabion
 from gabion._native import CodecError, _Codec
 
 try:
     import numpy
 except ImportError:
     numpy = None
+
+
+class Made:
+    """Stored as what a function makes."""
+
+    def __init__(self, function, *given):
+        self.function, self.given = function, given
+
+    def __reduce__(self):
+        return self.function, self.given
+
 
 SOURCE = """
 import collections
@@ -187,3 +202,23 @@ def test_what_shows_a_programs_object_gets_no_items(shop):  # noqa: F811
     assert back["admin"] is True
     assert back.maps == [{"admin": True}, settings]
     assert settings.all == {"admin": False}
+
+
+def test_methods_of_objects_that_have_themselves_are_found(tmp_path: Path) -> None:
+    """What getattr was called with was gone through as if it were to be hashed, in circles."""
+    circle: dict[str, object] = {}
+    circle["self"] = circle
+    with gabion.Pile(path=tmp_path / "circle.pile") as pile:
+        pile.root = pile.put({"circle": circle, "get": circle.get})
+    with gabion.Pile(path=tmp_path / "circle.pile", types=[getattr]) as pile:
+        found = pile.get(pile.root)
+        assert found["get"]("self") is found["circle"]
+
+
+def test_a_partial_of_a_class_of_parts_may_be_called(tmp_path: Path) -> None:
+    for made in (functools.partial(Decimal), functools.partial(datetime, 2026, 1)):
+        with gabion.Pile(path=tmp_path / "partial.pile") as pile:
+            pile.root = pile.put(Made(made, "1.5" if made.func is Decimal else 5))
+        with gabion.Pile(path=tmp_path / "partial.pile", types=[functools.partial]) as pile:
+            assert pile.get(pile.root) in (Decimal("1.5"), datetime(2026, 1, 5))
+        (tmp_path / "partial.pile").unlink()

@@ -262,7 +262,16 @@ def test_what_a_pattern_cannot_look_at_stops_no_other(
 
 
 def test_patterns_mean_what_they_mean_to_a_shell(tmp_path: Path) -> None:
-    names = ["a.png", "b.jpg", "one/a.png", "one/two/a.png", "one/two/c.png", "two/one/two/d.png", "x[1]/e.png"]
+    names = [
+        "a.png",
+        "b.jpg",
+        "one/a.png",
+        "one/two/a.png",
+        "one/two/c.png",
+        "two/one/two/d.png",
+        "x[1]/e.png",
+        "one/one/one/f.png",
+    ]
     photos = tmp_path / "photos"
     for name in names:
         (photos / name).parent.mkdir(parents=True, exist_ok=True)
@@ -271,6 +280,7 @@ def test_patterns_mean_what_they_mean_to_a_shell(tmp_path: Path) -> None:
     for pattern in (
         "*", "?.png", "[!a].*", "*/a.png", "*/*/*.png", "**/a.png", "**/two/*.png", "**/two/**/*.png", "o*/**/a.png",
         "**/**/*.png", "one/../*.png", "*/../b.jpg", "one/*/c.png", "**/one/two/d.png", "x[[]1]/*.png", "l*/*.png",
+        "**/one/one/*.png",
     ):  # fmt: skip
         plan = Plan()
         found = [below.as_posix() for _, below in expanded(f"{photos}/{pattern}", False, plan)]

@@ -121,6 +121,11 @@ impl<T> Biased<T> {
         self.lock_from(desk::mine())
     }
 
+    /// The value, for who has the lock to itself: nobody is waited for.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Takes the lock if it leans to this thread; never waits. For short paths: the compiler knows the guard to be a
     /// leaning one, and drops the code for all others.
     #[inline(always)]

@@ -11,7 +11,7 @@ use gabion_blocks::{BlockError, BlockSet, Budget, Pool, limits};
 use gabion_heap::Heap;
 
 use crate::error::PileError;
-use crate::pile::{MOST_SHARDS, Pile, limit_of};
+use crate::pile::{MOST_SHARDS, Pile, give_pages, limit_of};
 use crate::pointer::Pointer;
 use crate::shard::lock_all;
 use crate::slot::Slot;
@@ -224,7 +224,7 @@ impl Pile {
         }
         self.budget.set_limit(0);
         for (number, locked) in all.iter_mut().enumerate() {
-            self.give_pages(locked);
+            give_pages(&self.budget, locked);
             locked.heap = Heap::new(number as u32, |floor| Word::free(floor).0);
             locked.large.leave();
             (locked.objects, locked.used_bytes, locked.away) = (0, 0, 0);

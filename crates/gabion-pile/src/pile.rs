@@ -193,12 +193,6 @@ impl Pile {
         }
     }
 
-    /// Gives what a heap's pages are charged back to the budget: the heap is to go.
-    pub(crate) fn give_pages(&self, locked: &Inner) {
-        let counts = locked.heap.counts();
-        self.budget.give((counts.slot_pages + counts.chunk_pages) * PAGE_BYTES as u64);
-    }
-
     /// Has what is put into a block from now on have another generation than all that was; with the last one, the block
     /// is used up.
     fn end_generation(&self, number: u32) {
@@ -303,6 +297,12 @@ impl Pile {
     }
 }
 
+/// Gives what a heap's pages are charged back to the budget: the heap is to go.
+pub(crate) fn give_pages(budget: &Budget, inner: &Inner) {
+    let counts = inner.heap.counts();
+    budget.give((counts.slot_pages + counts.chunk_pages) * PAGE_BYTES as u64);
+}
+
 /// A limit as [`PileOptions`] has it, in bytes.
 pub(crate) fn limit_of(max_bytes: Option<u64>, in_file: bool) -> u64 {
     // What a file holds need not be in memory: all blocks that there are numbers for.
@@ -314,8 +314,10 @@ impl Drop for Pile {
     fn drop(&mut self) {
         // The next owner of these numbers must not honour our pointers.
         self.blocks.each_number().for_each(|number| self.end_generation(number));
-        // Others may draw on the same budget. Runs give theirs back by themselves.
-        self.shards.iter().for_each(|shard| self.give_pages(&shard.lock()));
+        // Others may draw on the same budget. Runs give theirs back by themselves. Without the locks, which nobody has
+        // any more, but in a forked child some thread of its parent.
+        let budget = Arc::clone(&self.budget);
+        self.shards.iter_mut().for_each(|shard| give_pages(&budget, shard.inner_mut()));
     }
 }
 

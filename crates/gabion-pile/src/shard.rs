@@ -67,6 +67,11 @@ pub(crate) struct Inner {
 }
 
 impl Shard {
+    /// What the lock guards, for who has the shard to itself.
+    pub fn inner_mut(&mut self) -> &mut Inner {
+        self.inner.get_mut()
+    }
+
     pub fn new(number: u32, writes_beside: bool) -> Self {
         let heap = Heap::new(number, |floor| Word::free(floor).0);
         // The first key of a table of the standard library's comes from the system.

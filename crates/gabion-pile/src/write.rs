@@ -210,8 +210,9 @@ impl Pile {
             .map_err(|error| PileError::memory(total_len(pieces), error.into()))
     }
 
-    /// Gives up what every shard keeps warm.
-    fn release_warm(&self) {
+    /// Gives up what every shard keeps at hand for the next objects: pages and blocks in which nothing is left. The
+    /// limit has room for others then.
+    pub fn release_warm(&self) {
         for shard in self.shards() {
             shard.lock().heap.release_warm(self.ground());
         }

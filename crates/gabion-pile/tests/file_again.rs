@@ -53,6 +53,15 @@ fn open_soon(path: &Path) -> Pile {
     }
 }
 
+/// Sets a flag in the end.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// A view of what was removed has no pin where it is a run's, and its memory was taken from under it.
 #[test]
 fn a_view_of_what_is_gone_keeps_the_file() {
@@ -141,6 +150,8 @@ fn a_file_is_let_go_beside_all_who_use_it() {
         let (long, stop) = (pile.put(&vec![7; 2 << 20]).unwrap(), AtomicBool::new(false));
         let (pile, all, stop) = (&pile, &all, &stop);
         std::thread::scope(|scope| {
+            // Also where something goes wrong: the others are waited for.
+            let end = Ending(stop);
             for thread in 0..3 {
                 scope.spawn(move || {
                     let (mut buf, mut turn) = (ReadBuf::new(), 0);
@@ -171,7 +182,7 @@ fn a_file_is_let_go_beside_all_who_use_it() {
             // Once: whoever was in the way goes on with it.
             pile.let_go().unwrap();
             drop(open_soon(&place.0));
-            stop.store(true, Relaxed);
+            drop(end);
         });
         let again = open_soon(&place.0);
         again.validate().unwrap();

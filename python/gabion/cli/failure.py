@@ -1,6 +1,7 @@
 """The error that ends a command."""
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -17,9 +18,16 @@ def shown(text: object) -> str:
 def complain(text: object) -> None:
     """Write a line to standard error, if there is one: where its caller has closed it, print() writes to standard
     output, among what is told there."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError):  # nobody reads it, or its disk is full: the exit code tells
-            print(f"gabion: {shown(text)}", file=sys.stderr)
+    if sys.stderr is None:
+        return
+    try:
+        print(f"gabion: {shown(text)}", file=sys.stderr)
+    except OSError:
+        # Nobody reads it, or its disk is full: the exit code tells. It would be another one if the interpreter, which
+        # has kept the line, could not write it in the end either.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
 
 
 def look_at(path: Path) -> None:

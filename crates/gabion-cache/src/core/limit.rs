@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::BlockError;
+use gabion_blocks::{BlockError, PAGE_BYTES};
 
 use super::core::Core;
 use super::room::Effort;
@@ -53,27 +53,32 @@ impl Core {
         }
     }
 
-    /// Gives pages up until the cache takes no more of them than the limit leaves: first those whose entries find room
-    /// in others, then those of entries that go.
+    /// Gives pages up until the cache takes no more of them than the limit leaves: first what the pile keeps warm, then
+    /// those whose entries find room in others, and then those of entries that go, about a page's worth at a time.
     fn shed_pages(&self) {
-        let memory = &self.ground().memory;
-        let mut effort = Effort::default();
-        while memory.used() > memory.limit() {
+        let (memory, used) = (&self.ground().memory, &self.ground().ledger.used);
+        let is_over = || memory.used() > memory.limit();
+        while is_over() {
+            self.pile().release_warm();
+            // Anew each time: what was cleared or moved has freed a page.
+            let mut effort = Effort::default();
             if self.move_sparse(&mut effort) || self.clear_any_page(&mut effort) || self.shrink_index() > 0 {
                 continue;
             }
-            if !self.evict_in_turn(|| true) {
+            let before = used.used();
+            if !self.evict_in_turn(|| is_over() && used.used() + PAGE_BYTES as u64 > before) {
                 return;
             }
-            effort.cleared = 0;
         }
     }
 
     /// Has each shard give up what it does not use, and evict some entries of the lowest priority that there is, while
     /// `more` says so. False when there was nothing.
     fn evict_in_turn(&self, more: impl Fn() -> bool) -> bool {
+        // Relaxed: any shard is as good as another.
+        let (start, count) = (self.next.fetch_add(1, Relaxed), self.shard_count());
         let mut gave = false;
-        for shard in 0..self.shard_count() {
+        for shard in (0..count).map(|step| (start + step) % count) {
             let mut locked = self.lock(shard);
             gave |= locked.return_credit() > 0;
             for _ in 0..BATCH {

@@ -35,6 +35,8 @@ pub(crate) struct Effort {
     pub cleared: u32,
     /// How often room was freed until nobody was found who could go for the put.
     pub nobody: Option<u64>,
+    /// How often others were supposed to have freed some since.
+    pub hopes: u32,
 }
 
 /// Entries that are evicted at one time when there are no pages, up to a page's worth: slots of the right class may be
@@ -45,6 +47,9 @@ const BATCH: usize = 16;
 const MOST_CLEARED: u32 = 2;
 /// How many pages' worth of entries go for a long value before others are moved for it.
 const MANY_PAGES: u64 = 16;
+/// How often a put that nobody can go for is tried again because others have freed something: as they may do by moving
+/// entries to and fro, for puts that nobody can go for either.
+const MOST_HOPES: u32 = 64;
 /// How many pages are passed over for one put.
 const MOST_PASSED: usize = 16;
 /// A page of which no more than that many hundredths are taken is emptied before entries of other kinds are evicted.
@@ -147,7 +152,8 @@ impl Core {
     /// it. That it was not tried since is supposed at first.
     fn others_may_have_freed(&self, effort: &mut Effort) -> bool {
         let freed = self.ground().freed();
-        effort.nobody.replace(freed) != Some(freed)
+        effort.hopes += 1;
+        effort.nobody.replace(freed) != Some(freed) && effort.hopes <= MOST_HOPES
     }
 
     /// Empties the sparsest page that only those are evicted from whose turn it is by their priority. False when there

@@ -11,6 +11,9 @@ use crate::policy::Nodes;
 /// Bytes of the largest slot.
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
 
+/// Entries that go under one lock for what is over a limit that was lowered.
+const BATCH: u32 = 64;
+
 impl Locked<'_> {
     /// Keeps the key's entry from being evicted: it stays until the new one is there, and makes no room for it but its
     /// own.
@@ -73,8 +76,17 @@ impl Locked<'_> {
                 self.make_room(request, true)?;
             }
         }
+        let used = &self.ground.ledger.used;
+        let mut left = BATCH;
         while !self.draw(weight) {
-            if let Err(lack) = self.make_room(request, false) {
+            let mut made = self.make_room(request, false);
+            if used.used() > used.limit() {
+                // The limit was lowered just now. What is over it is not this put's to evict in one go: others wait.
+                left -= 1;
+                let priority = request.priority;
+                made = made.and(if left > 0 { Ok(()) } else { Err(Lack::Elsewhere { priority, table_only: false }) });
+            }
+            if let Err(lack) = made {
                 if let Some(own) = own {
                     own.used.give(weight);
                 }

@@ -4,12 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{cache, get, priority, weight};
+use crate::budget::memory_of;
 use crate::{Cache, CacheOptions, Policy, PutResult, ReadBuf, Reason, TableOptions};
-
-/// Bytes of memory that a limit leaves: see `core::limit`.
-fn most_memory(limit: u64) -> u64 {
-    if limit < 8 << 20 { 8 << 20 } else { limit }
-}
 
 #[test]
 fn a_lower_limit_holds_at_once_and_a_higher_one_is_filled_again() {
@@ -28,16 +24,13 @@ fn a_lower_limit_holds_at_once_and_a_higher_one_is_filled_again() {
             fill();
             cache.set_max_bytes(limit).unwrap();
             let stats = cache.stats();
-            assert!(
-                stats.bytes <= limit && stats.reserved_bytes <= most_memory(limit),
-                "{policy:?} {limit}: {stats:?}"
-            );
+            assert!(stats.bytes <= limit && stats.reserved_bytes <= memory_of(limit), "{policy:?} {limit}: {stats:?}");
             assert_eq!((cache.max_bytes(), stats.max_bytes), (limit, limit));
             cache.validate().unwrap();
             fill();
             let stats = cache.stats();
             assert!(stats.bytes <= limit && stats.bytes > limit / 2, "{policy:?} {limit}: {stats:?}");
-            assert!(stats.reserved_bytes <= most_memory(limit), "{policy:?} {limit}: {stats:?}");
+            assert!(stats.reserved_bytes <= memory_of(limit), "{policy:?} {limit}: {stats:?}");
             cache.validate().unwrap();
         }
         cache.set_max_bytes(0).unwrap();
@@ -97,12 +90,23 @@ fn tables_keep_their_own_limits_below_it() {
     assert_eq!(table.stats().max_bytes, 4 << 20);
 }
 
+/// Sets a flag in the end.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Writers, readers, and the limit up and down: never more than the last that was set.
 #[test]
 fn puts_beside_a_changing_limit_stay_below_it() {
     let cache = Cache::with_options(&CacheOptions { max_bytes: 24 << 20, shards: Some(4), ..CacheOptions::default() });
     let (cache, done) = (cache.unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        // Also where an assertion fails: the others are waited for.
+        let end = Ending(&done);
         for thread in 0..2_u32 {
             let (cache, done) = (&cache, &done);
             scope.spawn(move || {
@@ -119,11 +123,58 @@ fn puts_beside_a_changing_limit_stay_below_it() {
             cache.set_max_bytes(limit).unwrap();
             for _ in 0..200 {
                 let stats = cache.stats();
-                assert!(stats.bytes <= limit && stats.reserved_bytes <= most_memory(limit), "{limit}: {stats:?}");
+                assert!(stats.bytes <= limit && stats.reserved_bytes <= memory_of(limit), "{limit}: {stats:?}");
                 std::thread::yield_now();
             }
         }
-        done.store(true, Ordering::Relaxed);
+        drop(end);
     });
     cache.validate().unwrap();
+}
+
+/// Long values that lie anywhere: hardly a page comes free where some go.
+#[test]
+fn no_more_goes_than_is_over_the_limit() {
+    let made_for = 64 << 20;
+    let cache = Cache::with_options(&CacheOptions { max_bytes: made_for, shards: Some(8), ..CacheOptions::default() });
+    let cache = cache.unwrap();
+    let mut random = 1_u64;
+    for n in 0..3000_u32 {
+        cache.put(&n.to_le_bytes(), &vec![1; 30_000 + n as usize % 7 * 10_000], &priority(0));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        cache.get(&((random >> 40) as u32 % (n + 1)).to_le_bytes(), &mut ReadBuf::new());
+    }
+    for mib in [60_u64, 56, 40, 39, 20] {
+        let (before, limit) = (cache.stats().bytes, mib << 20);
+        cache.set_max_bytes(limit).unwrap();
+        let stats = cache.stats();
+        assert!(stats.bytes <= limit && stats.reserved_bytes <= limit, "{mib} MiB: {stats:?}");
+        assert!(stats.bytes > before.min(limit) * 7 / 10, "{mib} MiB: {stats:?} of {before}");
+        cache.validate().unwrap();
+    }
+}
+
+/// Pages of each size, and blocks of long values, from which nothing is taken any more.
+#[test]
+fn nothing_stays_warm_beyond_the_limit() {
+    let cache = Cache::with_options(&CacheOptions { max_bytes: 128 << 20, shards: Some(8), ..CacheOptions::default() });
+    let cache = cache.unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u32 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for n in 0..2000_u32 {
+                    let size = n as usize * 8 % 1200 + if n % 40 == 0 { 100_000 } else { 0 };
+                    cache.put(&(n << 3 | thread).to_le_bytes(), &vec![1; size], &priority(0));
+                }
+            });
+        }
+    });
+    for limit in [16 << 20, 8 << 20, 1 << 20, 0] {
+        cache.set_max_bytes(limit).unwrap();
+        let stats = cache.stats();
+        assert!(stats.bytes <= limit && stats.reserved_bytes <= memory_of(limit), "{limit}: {stats:?}");
+        cache.validate().unwrap();
+    }
+    assert!(cache.is_empty());
 }

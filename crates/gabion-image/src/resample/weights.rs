@@ -168,7 +168,8 @@ impl Weights {
         let scale = extent / new as f64;
         let stretch = scale.max(1.0);
         let reach = filter.reach() * stretch;
-        let most = most(filter, reach, old);
+        // Room for those that are softened, too.
+        let most = most(filter, reach + 1.0, old);
         let row = pool.rent(&Request::new(most * size_of::<f32>()))?;
         let turn = (THIRD_TURN / stretch).sin_cos();
         Ok(Self { filter, old, new, start, scale, stretch, reach, turn, soft: 0.0, row })
@@ -176,8 +177,11 @@ impl Weights {
 
     /// The same, of old rows each of which is mixed with that much of its neighbours first, where they become fewer.
     pub fn softened(self, soft: f64) -> Self {
-        let fewer = self.scale > 1.0 && self.filter != Filter::Nearest;
-        Self { soft: if fewer { soft as f32 } else { 0.0 }, ..self }
+        if soft == 0.0 || self.scale <= 1.0 || self.filter == Filter::Nearest {
+            return self;
+        }
+        // What lies beside the kernel is mixed into its ends.
+        Self { soft: soft as f32, reach: self.reach + 1.0, ..self }
     }
 
     /// The filter.
@@ -252,8 +256,8 @@ impl Weights {
     }
 }
 
-/// Makes weights of mixed rows those of the rows themselves. The sum stays: what would go to rows beyond the ends,
-/// which weigh next to nothing or are not there, stays with the last ones.
+/// Makes weights of mixed rows those of the rows themselves. The sum stays: what would go to rows beyond the picture's
+/// ends stays with the last ones.
 fn soften(weights: &mut [[u8; 4]], soft: f32) {
     let mut before = weights.first().copied().map_or(0.0, f32::from_ne_bytes);
     for at in 0..weights.len() {
@@ -334,8 +338,12 @@ mod tests {
     /// Samples at half the resolution, drawn on straight lines and filtered then, as one filter of the samples.
     #[test]
     fn softened_weights_are_those_of_samples_between_straight_lines() {
-        for (old, new) in [(100, 30), (100, 60), (101, 47), (64, 9)] {
-            let weights = |old, extent| Weights::new(Pool::global(), Filter::Lanczos3, old, extent, new).unwrap();
+        let filters = [Filter::Box, Filter::Bilinear, Filter::Bicubic, Filter::Lanczos3];
+        for (filter, (old, new)) in filters
+            .into_iter()
+            .flat_map(|filter| [(100, 50), (100, 60), (101, 47), (64, 16)].map(|sides| (filter, sides)))
+        {
+            let weights = |old, extent| Weights::new(Pool::global(), filter, old, extent, new).unwrap();
             let mut soft = weights(old, old as f64).softened(3.0 / 32.0);
             let mut drawn = weights(2 * old, 2.0 * old as f64);
             for row in 0..new {

@@ -441,7 +441,10 @@ def matched(folder: Path, places: set[int], parts: Sequence[str], hides: bool, p
             place += 1
             places.add(place)
     # A name that is none of the folder's, as "..", or of one that may not be listed, is there all the same.
-    found = {parts[place]: {place + 1} for place in places if not glob.has_magic(parts[place])}
+    found: dict[str, set[int]] = {}
+    for place in places:
+        if not glob.has_magic(parts[place]):
+            found.setdefault(parts[place], set()).add(place + 1)
     wild = {place for place in places if glob.has_magic(parts[place])}
     if wild and not os.access(folder, os.R_OK | os.X_OK):
         plan.refuse(folder, OSError(errno.EACCES, os.strerror(errno.EACCES)))
@@ -451,10 +454,10 @@ def matched(folder: Path, places: set[int], parts: Sequence[str], hides: bool, p
             continue
         onward = {place + 1 for place in wild if parts[place] != "**" and fnmatch.fnmatchcase(entry.name, parts[place])}
         if (deep := {place for place in wild if parts[place] == "**"}) and is_folder(entry):
-            if entry.is_symlink():
-                plan.links.add(Path(entry.path))
-            else:
+            if not entry.is_symlink():
                 onward |= deep
+            elif not onward and entry.name not in found:
+                plan.links.add(Path(entry.path))
         if onward:
             found[entry.name] = found.get(entry.name, set()) | onward
     return found

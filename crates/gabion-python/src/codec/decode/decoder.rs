@@ -219,7 +219,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     /// `CodecError` where a file would have that lie too deep in each other.
     #[inline]
     pub fn guard_depth(&mut self, made: &Own) -> Raise<()> {
-        if self.maker.registry.is_guarded() { self.nested.look(made) } else { Ok(()) }
+        if self.maker.registry.is_guarded() { self.nested.look(self.maker.py, made) } else { Ok(()) }
     }
 
     /// Puts a container aside; its next value is to be read.

@@ -285,12 +285,26 @@ pub fn written_to(object: &Own) -> Raise<Option<Own>> {
     }
 }
 
+/// Classes of the interpreter's own whose instances are made of a few numbers or a short text, whatever those are. In
+/// later versions they are as others are.
+const OF_PARTS: &[&[u8]] = &[
+    b"datetime.date",
+    b"datetime.datetime",
+    b"datetime.time",
+    b"datetime.timedelta",
+    b"datetime.timezone",
+    b"decimal.Decimal",
+];
+
 /// Whether this is a class of the interpreter's own, or makes its instances of what it is called with.
 pub fn is_made_of_arguments(class: &Own) -> Raise<bool> {
     // SAFETY: a live object, which is held over this; the rest is asked of a class alone.
     unsafe {
-        let is_class = ffi::PyType_Check(class.ptr()) != 0;
-        Ok(is_class && (is_static(class.ptr().cast()) || made_as(class.ptr().cast())?.is_some()))
+        if ffi::PyType_Check(class.ptr()) == 0 {
+            return Ok(false);
+        }
+        let class = class.ptr().cast();
+        Ok(is_static(class) && !is_one_of(class, OF_PARTS)? || made_as(class)?.is_some())
     }
 }
 
@@ -412,17 +426,21 @@ pub fn is_container(class: &Own) -> Raise<bool> {
     Ok(matches!(kind, Some(Kind::Items | Kind::Pairs)))
 }
 
-/// Whether a call looks its arguments up: of an enum, which may write them into an error as well, of a time zone, or of
-/// a function that is not written in Python.
-pub fn is_hashing(callable: &Own, known: &Known) -> Raise<bool> {
-    // SAFETY: a live object, which is held over this, as its class is by it; the second is asked of a class alone.
+/// Whether a call may hash what it is given: one of a time zone, or of a function that is not written in Python.
+pub fn is_hashing(callable: &Own) -> Raise<bool> {
+    // SAFETY: a live object, which is held over this; the second is asked of a class alone.
     unsafe {
         if ffi::PyType_Check(callable.ptr()) == 0 {
             return Ok(ffi::PyCFunction_Check(callable.ptr()) != 0);
         }
-        let is_enum = ffi::PyType_IsSubtype(ffi::Py_TYPE(callable.ptr()), known.enum_meta.ptr().cast()) != 0;
-        Ok(is_enum || is_one_of(callable.ptr().cast(), &[b"zoneinfo.ZoneInfo"])?)
+        is_one_of(callable.ptr().cast(), &[b"zoneinfo.ZoneInfo"])
     }
+}
+
+/// Whether a call looks its arguments up, and may write them into an error: one of an enum.
+pub fn is_looking_up(callable: &Own, known: &Known) -> bool {
+    // SAFETY: a live object, which is held over this, as its class is by it.
+    unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(callable.ptr()), known.enum_meta.ptr().cast()) != 0 }
 }
 
 /// As what the instances of a class are made.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::endless::{arguments_of, is_one_of};
 use crate::codec::format::reader::damaged;
-use crate::codec::object::{Own, Raise, Raised, attribute_or_none};
+use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, attribute_or_none, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
@@ -23,6 +23,13 @@ const MOST_SHARED: u64 = 1 << 26;
 /// How deep the parts of a key may lie in each other. That is far from what the smallest stack of a thread has room
 /// for, and ends at a part that is its own.
 const DEEPEST: usize = 1000;
+
+fn too_deep() -> Raised {
+    refuse(&format!(
+        "cannot rebuild the stored object: a key is too deep to be hashed, with parts that lie more than {DEEPEST} deep in \
+         each other, which a file may not have; if you trust it, pass {PASS_TYPES}\"*\")"
+    ))
+}
 
 /// What is looked at of all keys of an encoding together.
 pub struct Keys {
@@ -73,7 +80,7 @@ impl Keys {
             // SAFETY: held by the tuple.
             if let Some(inner) = unsafe { parts_of(part)? } {
                 if outer.len() == DEEPEST {
-                    return Err(damaged("a key is too deep to be hashed"));
+                    return Err(too_deep());
                 }
                 outer.try_reserve(1).map_err(|_| room::no_memory())?;
                 outer.push((std::mem::replace(&mut parts, inner), std::mem::take(&mut next)));

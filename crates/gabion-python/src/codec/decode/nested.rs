@@ -5,11 +5,15 @@
 
 use std::collections::HashMap;
 
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
 use super::endless::arguments_of;
 use super::guard::{Numpy, of_numpy};
-use crate::codec::object::{Own, PASS_TYPES, Raise, import, refuse};
+use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
+use crate::once::{of_module, once};
 
 /// How deep they may lie in each other: what any thread's stack has room for.
 const DEEPEST: u32 = 200;
@@ -25,7 +29,7 @@ impl Nested {
     /// # Errors
     /// `CodecError` where it is too deep; memory.
     #[inline]
-    pub fn look(&mut self, made: &Own) -> Raise<()> {
+    pub fn look(&mut self, py: Python<'_>, made: &Own) -> Raise<()> {
         // SAFETY: held, as its class is by it.
         let class = unsafe { ffi::Py_TYPE(made.ptr()) };
         if class == &raw mut ffi::PySlice_Type {
@@ -40,14 +44,19 @@ impl Nested {
         if unsafe { of_numpy(class) } != Numpy::Array {
             return Ok(());
         }
-        self.look_at_array(made)
+        self.look_at_array(py, made)
     }
 
     #[cold]
-    fn look_at_array(&mut self, made: &Own) -> Raise<()> {
-        let nested = import(c"gabion._arrays", c"nested")?;
+    fn look_at_array(&mut self, py: Python<'_>, made: &Own) -> Raise<()> {
+        static NESTED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let nested = once(py, &NESTED, || Ok(of_module(py, c"gabion._arrays", c"nested")?.unbind()));
+        let nested = nested.map_err(|error| {
+            error.restore(py);
+            Raised
+        })?;
         // SAFETY: held; a new reference or null with an error.
-        let parts = unsafe { Own::take(ffi::PyObject_CallOneArg(nested.ptr(), made.ptr()))? };
+        let parts = unsafe { Own::take(ffi::PyObject_CallOneArg(nested.as_ptr(), made.ptr()))? };
         self.note(made, arguments_of(&parts))
     }
 

@@ -1,7 +1,7 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
 use super::decoder::Decoder;
-use super::endless::{is_container, is_hashing};
+use super::endless::{is_container, is_hashing, is_looking_up};
 use super::frame::{Frame, Rebuild, Stage};
 use super::guard::Given;
 use super::instance::{each, new_instance};
@@ -175,8 +175,10 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if REFS && self.maker.registry.is_guarded() {
                 if instead.is_some() || is_container(callable)? {
                     self.keys.look_at_all(arguments)?;
-                } else if is_hashing(callable, self.maker.known)? {
+                } else if is_looking_up(callable, self.maker.known) {
                     self.keys.look_at_values(arguments)?;
+                } else if is_hashing(callable)? {
+                    self.keys.look(arguments)?;
                 }
             }
             let callable = instead.as_ref().unwrap_or(callable);
