@@ -88,7 +88,7 @@ impl Cache {
     /// cache.set_max_bytes(16 << 20)?;
     /// assert!(cache.set_max_bytes(128 << 20).is_err());
     /// assert_eq!(cache.max_bytes(), 16 << 20);
-    /// # Ok::<(), gabion_cache::BlockError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_max_bytes(&self, max_bytes: u64) -> Result<(), BlockError> {
         self.table.core.set_limit(max_bytes)
