@@ -398,8 +398,8 @@ impl Inner {
         let word = Word(slot.block.word(slot.at.word()).load(Relaxed));
         let length = word.loose_length(pointer)?;
         let generation = word.generation() + 1;
-        // What another program has written to a file is looked for first, which takes more than a few steps.
-        if generation > LAST_GENERATION || self.writes_beside {
+        // What another program has written to a file is looked for first.
+        if generation > LAST_GENERATION || !self.is_intact(ground, slot, word) {
             return None;
         }
         // Before the word says so: nobody takes the slot as long as the lock is held.
