@@ -391,7 +391,7 @@ impl Inner {
 
     /// Removes the object of `slot` if it lies there, nobody looks at it, and the slot can serve again; otherwise
     /// nothing is changed. What is left to do under the same lock is the caller's, so that no step of this one can
-    /// panic: what a guard must survive lies in memory instead of registers.
+    /// panic, but in a file: what a guard must survive lies in memory instead of registers.
     #[inline(always)]
     pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
         // Relaxed: the lock orders its changes.
