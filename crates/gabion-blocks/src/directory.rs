@@ -11,12 +11,12 @@
 //! An owner whose blocks lie in a file has a directory of its own: its pointers outlive the process, and so do the
 //! numbers in them.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::BLOCK_BYTES;
-use crate::error::{BlockError, make_room};
+use crate::error::BlockError;
+use crate::fallible::{make_room, zeroed_box};
 use crate::inside;
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -49,14 +49,8 @@ static PROCESS: Directory = Directory {
 
 impl Directory {
     fn boxed() -> Result<Box<Self>, BlockError> {
-        let layout = Layout::new::<Self>();
-        #[expect(clippy::cast_ptr_alignment, reason = "memory of that layout")]
-        // SAFETY: the layout has a size. Numbers of which all bytes are zero are whole, and memory of this layout is
-        // what a box gives back.
-        unsafe {
-            let room = alloc_zeroed(layout).cast::<Self>();
-            if room.is_null() { Err(BlockError::out_of_memory(layout.size())) } else { Ok(Box::from_raw(room)) }
-        }
+        // SAFETY: numbers of which all bytes are zero are whole.
+        unsafe { zeroed_box() }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Why memory was not given, and what is said then.
 
-use std::alloc::{Layout, alloc};
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use crate::SYSTEM_PAGE;
@@ -107,43 +105,6 @@ impl BlockError {
     pub const fn out_of_memory(asked: usize) -> Self {
         Self::Refused { asked: asked as u64, errno: libc::ENOMEM }
     }
-}
-
-/// Makes room for `more` entries in a list of somebody's bookkeeping; a list that grows by itself ends the process
-/// where there is no memory.
-///
-/// # Errors
-/// [`BlockError::Refused`]; the list is as it was.
-pub fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<(), BlockError> {
-    list.try_reserve(more).map_err(|_| BlockError::out_of_memory(more.saturating_mul(size_of::<T>())))
-}
-
-/// Puts a value into a box; `Box::new` ends the process where there is no memory.
-///
-/// # Errors
-/// [`BlockError::Refused`].
-pub fn try_box<T>(value: T) -> Result<Box<T>, BlockError> {
-    let mut room = try_room()?;
-    room.write(value);
-    // SAFETY: just written.
-    Ok(unsafe { room.assume_init() })
-}
-
-/// A box for a value that is made where it is to stand: what is large would not fit on the smallest stacks on its way
-/// there.
-///
-/// # Errors
-/// [`BlockError::Refused`].
-pub fn try_room<T>() -> Result<Box<MaybeUninit<T>>, BlockError> {
-    const { assert!(size_of::<T>() > 0, "there is something to make room for") };
-    let layout = Layout::new::<T>();
-    // SAFETY: the layout has a size.
-    let room = unsafe { alloc(layout) }.cast::<MaybeUninit<T>>();
-    if room.is_null() {
-        return Err(BlockError::out_of_memory(layout.size()));
-    }
-    // SAFETY: memory of the layout that a box of it gives back, and of which nothing needs to be written yet.
-    Ok(unsafe { Box::from_raw(room) })
 }
 
 /// What was asked for, and what the total limit is taken by.

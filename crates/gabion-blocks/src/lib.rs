@@ -15,6 +15,7 @@
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | `error`, `invalid` | why memory was not given; what a check of equations found |
+//! | `fallible` | boxes and lists of gabion's own that may be refused |
 //! | `copy` | copies between plain bytes and words that other threads read or write meanwhile; [`copy_out`], [`prefetch`] |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
@@ -50,6 +51,8 @@ mod error;
 
 mod invalid;
 
+mod fallible;
+
 mod copy;
 
 pub mod block;
@@ -75,7 +78,8 @@ pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
 pub use copy::{copy_out, prefetch};
 pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, first_generation};
-pub use error::{BlockError, make_room, try_box, try_room};
+pub use error::BlockError;
+pub use fallible::{make_room, null_pointers, try_box, try_room, zero_counts};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
 pub use pool::{Allowance, Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
@@ -83,7 +87,7 @@ pub use rank::Rank;
 pub use run::{Run, total_len};
 pub use set::BlockSet;
 pub use unique::unique_number;
-pub use units::{UnitTable, null_pointers, zero_counts};
+pub use units::UnitTable;
 
 /// Bytes in a block: two huge pages of 2 MiB, so that masking any inner address finds the block.
 pub const BLOCK_BYTES: usize = 4 << 20;

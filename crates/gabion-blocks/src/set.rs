@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use crate::block::Block;
 use crate::directory::Owner;
-use crate::error::{BlockError, make_room};
+use crate::error::BlockError;
+use crate::fallible::make_room;
 use crate::file::BlockFile;
 use crate::huge::{self, HUGE_PAGE};
 use crate::os::Os;
-use crate::pool::{
-    HEADER_BYTES, Held, Pool, bytes_of, claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back,
-    note_holes, note_no_holes, note_small, place_of, was_whole,
-};
+use crate::pool::{HEADER_BYTES, Held, HeldBlock, Pool, bytes_of};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 
@@ -150,15 +148,16 @@ impl BlockSet {
             // SAFETY: the block was just taken from the pool, and nobody else knows it.
             unsafe { base.write_bytes(0, HEADER_BYTES) };
         }
+        let held = span.block();
         if used {
-            self.emptied.fetch_add(bytes_of(emptied_pages(base)), Ordering::Relaxed);
+            self.emptied.fetch_add(bytes_of(held.emptied_pages()), Ordering::Relaxed);
         } else if small {
             // Most of it may never be touched: nothing to keep warm, and nothing to have huge pages for.
-            if note_holes(base) {
+            if held.note_holes() {
                 // SAFETY: as above; a whole block.
                 unsafe { self.os().advise_small(base, BLOCK_BYTES) };
             }
-            note_small(base);
+            held.note_small();
             if self.firsts != Firsts::Plain {
                 span.note_first(self.firsts == Firsts::HandedOn);
             }
@@ -170,7 +169,7 @@ impl BlockSet {
             // SAFETY: a block that reads as zero, which nobody else knows the number of yet.
             let huge = unsafe { huge::prepare(self.os(), base, BLOCK_BYTES) };
             if !huge {
-                note_small(base);
+                held.note_small();
             }
         }
         let mut blocks = lock(&self.blocks);
@@ -233,7 +232,7 @@ impl BlockSet {
     pub unsafe fn give_back(&self, number: u32) {
         let held = {
             let mut blocks = lock(&self.blocks);
-            let Some(place) = self.base(number).and_then(place_of) else { return };
+            let Some(place) = self.held(number).map(HeldBlock::place) else { return };
             debug_assert!(blocks[place].0 == number, "a block stands at its place");
             // Struck out first: nobody finds a block that is the pool's again.
             self.owner.strike(number);
@@ -275,11 +274,18 @@ impl BlockSet {
         Ok(())
     }
 
+    /// What the pool knows of a block of this set: nothing of one in a file.
+    fn held(&self, number: u32) -> Option<HeldBlock> {
+        let lent = if self.file.is_none() { self.base(number) } else { None };
+        lent.and_then(|base| HeldBlock::find(&self.pool, base))
+    }
+
     /// Notes that all of a block's memory was touched: the pool may keep it warm when it is given back, and the system
-    /// may gather it onto huge pages in its own time. That makes nobody wait, as a first touch of huge pages can.
+    /// may gather it onto huge pages in its own time. That makes nobody wait, as a first touch of huge pages can. Does
+    /// nothing in a file.
     pub fn note_touched(&self, number: u32) {
-        if let Some(base) = self.base(number)
-            && note_no_holes(base)
+        if let (Some(held), Some(base)) = (self.held(number), self.base(number))
+            && held.note_no_holes()
         {
             // SAFETY: a mapped block of ours.
             unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
@@ -287,38 +293,41 @@ impl BlockSet {
     }
 
     /// Notes that a block that was given back except for its header will be filled again: with huge pages, where those
-    /// pay now. Not so a block that was never full.
+    /// pay now. Not so a block that was never full, nor one in a file.
     ///
     /// # Panics
     /// When there is something in its second half.
     pub fn note_refill(&self, number: u32) {
-        let Some(base) = self.base(number).filter(|&base| was_whole(&self.pool, base)) else { return };
-        let block = self.block(number).expect("a block of this set");
+        let Some(held) = self.held(number).filter(|held| held.was_whole()) else { return };
+        let (base, block) = self.base(number).zip(self.block(number)).expect("a block of this set");
         assert!(block.word(HUGE_PAGE / 8).load(Ordering::Relaxed) == 0, "a block is in use that is to be filled");
         // SAFETY: the second half reads as zero, and nobody has any of it; late readers may look at it, and see zeros.
         // The first half, with the header, cannot tell what a huge page costs.
         let huge = unsafe { huge::prepare_there(self.os(), base.add(HUGE_PAGE), BLOCK_BYTES - HUGE_PAGE) };
-        if huge && note_no_holes(base) {
+        if huge && held.note_no_holes() {
             // All of that half is there now. So it counts as taken, and goes back with the rest.
-            claim_pages(&self.pool, base, SECOND_HALF);
+            held.claim_pages(SECOND_HALF);
             // SAFETY: a mapped block of ours.
             unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
         } else {
             // SAFETY: as above.
             unsafe { self.os().advise_small(base, BLOCK_BYTES) };
             // What was touched to learn its price.
-            decommit_pages(&self.pool, base, SECOND_HALF);
+            held.decommit_pages(SECOND_HALF);
         }
     }
 
     /// Gives back the memory of pages, a bit each, at once; they read as zero from then on. Of page 0, the first 4 KiB
     /// stay as they are: running readers look at the header there. Returns those of them that had been released and
-    /// were still warm.
+    /// were still warm. In a file nothing is done: pages hold what they held.
     ///
     /// # Panics
     /// When there is no such block in the set.
     pub fn decommit_pages(&self, number: u32, pages: u64) -> u64 {
-        let emptied = decommit_pages(&self.pool, self.base(number).expect("a block of this set"), pages);
+        if self.file.is_some() {
+            return 0;
+        }
+        let emptied = self.held(number).expect("a block of this set").decommit_pages(pages);
         self.count_claimed(emptied);
         emptied
     }
@@ -326,19 +335,22 @@ impl BlockSet {
     /// Gives up the `free` pages of a block, a bit each, of which those of `fresh` read as zero since the block was
     /// mapped, or since their memory went back. Their memory stays where it is, as long as the pool keeps it and no
     /// more than `room` bytes are kept so in all of this set; it counts as held and idle. Otherwise it goes back at
-    /// once. Before one of these pages is used it has to be taken by [`BlockSet::claim`].
+    /// once. Before one of these pages is used it has to be taken by [`BlockSet::claim`]. In a file nothing is done.
     ///
     /// # Panics
     /// When there is no such block in the set.
     pub fn release(&self, number: u32, free: u64, fresh: u64, room: u64) {
-        let base = self.base(number).expect("a block of this set");
+        if self.file.is_some() {
+            return;
+        }
+        let held = self.held(number).expect("a block of this set");
         // Relaxed, as all of this number: it is its whole message.
         let most = |set: &Self| room.saturating_sub(set.emptied.load(Ordering::Relaxed));
-        let mut kept = empty_pages(&self.pool, base, free, fresh, most(self));
+        let mut kept = held.empty_pages(free, fresh, most(self));
         // Where the pool has no room it is of no use to know better.
         if kept.is_none() && most(self) < bytes_of(free) && self.emptied.load(Ordering::Relaxed) > 0 {
             self.count_anew();
-            kept = empty_pages(&self.pool, base, free, fresh, most(self));
+            kept = held.empty_pages(free, fresh, most(self));
         }
         match kept {
             Some(bytes) => drop(self.emptied.fetch_add(bytes, Ordering::Relaxed)),
@@ -355,15 +367,15 @@ impl BlockSet {
             // They hold what they held. A fresh one may read as zero, which nobody keeps an account of.
             return pages;
         }
-        let Some(base) = self.base(number) else { return 0 };
-        let warm = claim_pages(&self.pool, base, pages);
+        let Some(held) = self.held(number) else { return 0 };
+        let warm = held.claim_pages(pages);
         self.count_claimed(warm);
         warm
     }
 
     /// The released pages of a block that are warm, at this moment.
     pub fn emptied(&self, number: u32) -> u64 {
-        self.base(number).map_or(0, emptied_pages)
+        self.held(number).map_or(0, HeldBlock::emptied_pages)
     }
 
     /// Sees to it that no more than `room` bytes of released pages are kept warm: to be called when memory was taken
@@ -387,7 +399,7 @@ impl BlockSet {
             if left <= enough {
                 break;
             }
-            let bytes = self.base(number).map_or(0, |base| give_emptied_back(&self.pool, base));
+            let bytes = self.held(number).map_or(0, HeldBlock::give_emptied_back);
             self.lower_emptied(bytes);
             left = left.saturating_sub(bytes);
         }

@@ -1,11 +1,11 @@
 //! A table that leads to stretches of words without the directory.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::error::BlockError;
+use crate::fallible::null_pointers;
 use crate::set::BlockSet;
 
 /// A table of *units*: `N` words each in the blocks of one set. An index of one's own that is looked up again and again
@@ -21,8 +21,7 @@ impl<const N: usize> UnitTable<N> {
     /// # Errors
     /// [`BlockError::Refused`] when there is no memory for it.
     pub fn new(set: &Arc<BlockSet>, most: usize) -> Result<Self, BlockError> {
-        // SAFETY: a null pointer is all zero, wherever there are blocks.
-        let units = unsafe { zeroes(most) }?;
+        let units = null_pointers(most)?;
         Ok(Self { set: Arc::clone(set), units })
     }
 
@@ -65,50 +64,6 @@ impl<const N: usize> UnitTable<N> {
         // Relaxed: what the words are used for next is told by the code that uses them.
         self.units[place].store(ptr::null_mut(), Ordering::Relaxed);
         Some(unit)
-    }
-}
-
-/// That many counts of 0, for a long table of which little may ever be used: see `zeroes`.
-///
-/// # Errors
-/// [`BlockError::Refused`] when there is no memory for them.
-pub fn zero_counts(most: usize) -> Result<Box<[AtomicU32]>, BlockError> {
-    // SAFETY: a count of 0 is all zero.
-    unsafe { zeroes(most) }
-}
-
-/// A table of null pointers, in memory that stays untouched until one is set.
-///
-/// # Errors
-/// As [`zero_counts`].
-pub fn null_pointers<T>(most: usize) -> Result<Box<[AtomicPtr<T>]>, BlockError> {
-    // SAFETY: a null pointer is all zero.
-    unsafe { zeroes(most) }
-}
-
-/// That many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is
-/// touched where something is written, and nowhere else.
-///
-/// # Safety
-/// Bytes of 0 are a value of the type.
-///
-/// # Errors
-/// [`BlockError::Refused`] when there is no memory for them.
-unsafe fn zeroes<T>(most: usize) -> Result<Box<[T]>, BlockError> {
-    let refused =
-        BlockError::Refused { asked: (most as u64).saturating_mul(size_of::<T>() as u64), errno: libc::ENOMEM };
-    let layout = Layout::array::<T>(most).map_err(|_| refused)?;
-    if layout.size() == 0 {
-        return Ok(Box::default());
-    }
-    // SAFETY: the layout has a size. What is returned is null, or memory of that layout, which is what a box of so many
-    // values gives back; each of them is whole, because all its bytes are zero (duty of the caller).
-    unsafe {
-        let memory = alloc_zeroed(layout).cast::<T>();
-        if memory.is_null() {
-            return Err(refused);
-        }
-        Ok(Box::from_raw(ptr::slice_from_raw_parts_mut(memory, most)))
     }
 }
 

@@ -125,6 +125,13 @@ fn ordinal_of(block: Block<'_>) -> usize {
     block.word(ORDINAL_WORD).load(Relaxed) as usize
 }
 
+/// The tags of a block from one on: where each stands, and what it says. A length that makes no sense, as
+/// another program may have written it in a file, leads a step further.
+fn tags(block: Block<'_>, from: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
+    let tag = move |at: usize| (at < END).then(|| (at, block.word(at).load(Relaxed)));
+    std::iter::successors(tag(from), move |&(at, last)| tag(at + ((last & LENGTH) as usize).max(ROOM_ALIGN)))
+}
+
 /// Whether `tag` can be that of a chunk at word `at`, in this state.
 fn stands(at: usize, tag: u64, state: u64) -> bool {
     let length = (tag & LENGTH) as usize;
@@ -303,7 +310,7 @@ impl Chunks {
         let &Part { block, free, whole, front, length } = part;
         self.count_in(block);
         self.unbin(ground, block, free, whole);
-        self.open(ground, part);
+        self.charge_part(ground, part);
         let (own, left) = (free.word() + front, whole - front);
         let flags = USED | if front > 0 { PREVIOUS_FREE } else { 0 };
         if length < left {
@@ -329,7 +336,7 @@ impl Chunks {
             return true;
         }
         let behind = Loc::new(chunk.number(), at + old);
-        let next = self.open_up(ground, block, behind, least - old);
+        let next = self.join_kept_from(ground, block, behind, least - old);
         if next & USED != 0 || (next & LENGTH) as usize + old < least {
             return false;
         }
@@ -338,7 +345,7 @@ impl Chunks {
             return false;
         }
         self.unbin(ground, block, behind, part.whole);
-        self.open(ground, &part);
+        self.charge_part(ground, &part);
         if part.length < part.whole {
             self.make_free(ground, Loc::new(chunk.number(), at + old + part.length), part.whole - part.length);
         } else {
@@ -482,18 +489,18 @@ impl Chunks {
 
     /// What lies at `chunk`. For the owner: walks the block's tags up to it.
     pub fn look(block: Block<'_>, chunk: Loc) -> Found {
-        let (mut at, wanted) = (FIRST, chunk.word());
-        loop {
-            let tag = block.word(at).load(Relaxed);
-            let next = at + ((tag & LENGTH) as usize).max(ROOM_ALIGN);
-            if next >= wanted || next >= END {
-                return match tag & (USED | LEFT) {
-                    USED if at + 1 == wanted => Found::Used,
-                    USED => Found::Inside,
-                    _ => Found::Free,
-                };
+        let wanted = chunk.word();
+        match tags(block, FIRST).take_while(|&(at, _)| at < wanted).last() {
+            Some((at, tag)) if tag & (USED | LEFT) == USED => {
+                if at + 1 == wanted {
+                    Found::Used
+                } else {
+                    Found::Inside
+                }
             }
-            at = next;
+            Some(_) => Found::Free,
+            // In front of all chunks.
+            None => Found::Inside,
         }
     }
 

@@ -105,8 +105,8 @@ impl Descriptor {
 pub(crate) const SHARD_WORD: usize = PAGES_PER_BLOCK;
 pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
 
-/// The word of a block's header above whose generation no pointer into the block has one, but those into its pages in
-/// use. For the process that finds the block in a file.
+/// The word of a block's header that holds the highest generation of any pointer into the block, but for pointers into
+/// pages in use. Read by the process that finds the block in a file.
 pub const FLOOR_WORD: usize = PAGES_PER_BLOCK + 3;
 const _: () = assert!(FLOOR_WORD < BLOCK_HEADER_WORDS);
 

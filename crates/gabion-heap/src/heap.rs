@@ -11,7 +11,7 @@ use crate::error::{Damage, HeapError};
 use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::page::{PageSlot, Taken};
-use crate::slots::{ANNEX_REACH, BlockPages, Freed, Marks, Slots, SparsePage, Unsettled};
+use crate::slots::{ANNEX_REACH, BlockPages, Freed, Marks, Slots, SparsePage, Unlisted};
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Heap {
     }
 
     /// Takes over a block that was this shard's before, in another process. What is in its slots and chunks has to be
-    /// said next, by [`Heap::mark_slot`] and [`Heap::claim_chunk`]; at last comes [`Heap::settle_all`]. All that was
-    /// known of the block beside what is in it is made anew.
+    /// said next, by [`Heap::mark_slot`] and [`Heap::claim_chunk`]; at last comes [`Heap::finish_recovery`]. All that
+    /// was known of the block beside what is in it is made anew.
     ///
     /// # Errors
     /// [`Damage`] when the block makes no sense: the heap is of no use then.
@@ -95,9 +95,9 @@ impl Heap {
     }
 
     /// Frees all in the blocks that were taken over that nobody has, and counts the rest. Linear in the blocks.
-    pub fn settle_all(&mut self, ground: Ground<'_>, recovery: Recovery) {
-        self.slots.settle_all(ground, &recovery.marks);
-        self.chunks.settle_all(ground, recovery.unclaimed);
+    pub fn finish_recovery(&mut self, ground: Ground<'_>, recovery: Recovery) {
+        self.slots.finish_recovery(ground, &recovery.marks);
+        self.chunks.finish_recovery(ground, recovery.unclaimed);
     }
 
     /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page; where the
@@ -182,7 +182,8 @@ impl Heap {
     /// Frees a slot of which head and body are taken, and whose block and place in its page are known. `None`, and
     /// nothing is changed, when one of them is free, or the page serves another class.
     ///
-    /// The last step is left to [`Heap::settle`] where it is due, once in hundreds of times, so that this one is short.
+    /// The last step is left to [`Heap::relist_page`] where it is due, once in hundreds of times, so that this one is
+    /// short.
     #[inline(always)]
     pub fn free_whole_slot(&mut self, block: Block<'_>, at: Loc, slot: PageSlot) -> Option<Freed> {
         debug_assert_eq!(block.number(), at.number());
@@ -190,8 +191,8 @@ impl Heap {
     }
 
     /// Lists a page by what is free in it by now, or gives it back when that is all of it.
-    pub fn settle(&mut self, ground: Ground<'_>, page: Unsettled) {
-        self.slots.settle(ground, page);
+    pub fn relist_page(&mut self, ground: Ground<'_>, page: Unlisted) {
+        self.slots.relist_page(ground, page);
     }
 
     /// Takes a chunk of at least `words` words. Constant time, as long as the budget has a page for it.
@@ -229,15 +230,15 @@ impl Heap {
     }
 
     /// A page of chunks that is given up once few words of them are moved, but more than `beyond`: see
-    /// [`Heap::next_in_way`] and [`Heap::rest_chunks`]. `movable` says whether a chunk may be. Looks through 16 blocks
-    /// at most.
-    pub fn crowded_page(
+    /// [`Heap::next_in_way`] and [`Heap::release_idle_chunks`]. `movable` says whether a chunk may be. Looks through 16
+    /// blocks at most.
+    pub fn sparse_chunk_page(
         &self,
         ground: Ground<'_>,
         beyond: usize,
         movable: impl Fn(Block<'_>, Loc) -> bool,
     ) -> Option<ChunkPage> {
-        self.chunks.crowded_page(ground, beyond, movable)
+        self.chunks.sparse_chunk_page(ground, beyond, movable)
     }
 
     /// The first chunk in a page's way behind the `last` one that was moved.
@@ -251,8 +252,8 @@ impl Heap {
     }
 
     /// Gives up the pages and blocks of chunks in which nothing is left.
-    pub fn rest_chunks(&mut self, ground: Ground<'_>) {
-        self.chunks.rest(ground);
+    pub fn release_idle_chunks(&mut self, ground: Ground<'_>) {
+        self.chunks.release_idle(ground);
     }
 
     /// Words that a chunk can hold.
@@ -265,14 +266,14 @@ impl Heap {
         Chunks::rooms(block)
     }
 
-    /// Words that a chunk was asked to hold, if they were [`Heap::words_known_again`].
-    pub fn asked_words(block: Block<'_>, chunk: Loc) -> usize {
+    /// Words that a chunk was asked to hold, if they were [`Heap::recoverable_request`].
+    pub fn requested_words(block: Block<'_>, chunk: Loc) -> usize {
         Chunks::asked(block, chunk)
     }
 
     /// As many words, or up to 128 bytes more, of which a chunk tells later that they were asked for. Others may have
     /// got more, and would get more again wherever they move.
-    pub fn words_known_again(words: usize) -> usize {
+    pub fn recoverable_request(words: usize) -> usize {
         Chunks::known_again(words)
     }
 
@@ -283,9 +284,9 @@ impl Heap {
     }
 
     /// Leaves it to the pool how long all pages and chunk blocks stay warm of which nothing is taken.
-    pub fn rest(&mut self, ground: Ground<'_>) {
-        self.slots.rest(ground);
-        self.chunks.rest(ground);
+    pub fn release_idle(&mut self, ground: Ground<'_>) {
+        self.slots.release_idle(ground);
+        self.chunks.release_idle(ground);
     }
 
     /// Gives back the memory of all pages and chunk blocks of which nothing is taken, at once. Returns bytes: none of a

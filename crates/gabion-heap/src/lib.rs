@@ -57,4 +57,4 @@ pub use ground::{Ground, Turns, shard_of};
 pub use heap::{Heap, HeapCounts, Recovery};
 pub use loc::Loc;
 pub use page::{PageSlot, Taken, outside_slots, slot_in_copy, slots_from, slots_in_page};
-pub use slots::{BlockPages, Freed, SparsePage, Unsettled};
+pub use slots::{BlockPages, Freed, SparsePage, Unlisted};

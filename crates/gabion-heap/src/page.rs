@@ -68,10 +68,10 @@ pub fn slot_in_copy(copy: &[u8], class: usize, page: usize, index: usize) -> (Ra
 
 /// Stores what is not there yet. Where a file is open for reading, each page that is written to becomes memory of this
 /// process's own.
-pub(crate) fn set(word: &AtomicU64, value: u64) {
+pub(crate) fn store_changed(word: &AtomicU64, value: u64) {
     // Relaxed: nobody else knows of the block yet.
     if word.load(Relaxed) != value {
-        word.store(value, Release); // Release: a chunk is whole at any time for who walks over them.
+        word.store(value, Release); // Release: a process that is killed here leaves its stores in this order.
     }
 }
 
@@ -179,8 +179,8 @@ impl<'a> Page<'a> {
     /// Has the bitmaps say what is taken: for each word of them, heads and bodies. Slots stay as they are.
     pub fn set_bitmaps(&self, taken: &[[u64; 2]]) {
         for (word, &[heads, bodies]) in taken.iter().enumerate().take(self.shape.bitmap as usize) {
-            set(self.block.word(self.head_word(word)), heads);
-            set(self.block.word(self.body_word(word)), bodies);
+            store_changed(self.block.word(self.head_word(word)), heads);
+            store_changed(self.block.word(self.body_word(word)), bodies);
         }
     }
 

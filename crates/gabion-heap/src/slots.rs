@@ -45,14 +45,14 @@ pub type BlockPages = [Option<u8>; PAGES_PER_BLOCK];
 #[must_use]
 pub enum Freed {
     /// Nothing.
-    Settled,
+    Listed,
     /// Its page has another place among the others by now.
-    Unsettled(Unsettled),
+    Unlisted(Unlisted),
 }
 
 /// A page that is to be listed anew, before anything else is done with its heap.
 #[derive(Debug)]
-pub struct Unsettled(u32);
+pub struct Unlisted(u32);
 
 /// How many classes up from its own a body is looked for among the annexes.
 pub(crate) const ANNEX_REACH: usize = 3;
@@ -203,11 +203,11 @@ impl Slots {
             return None;
         }
         meta.whole += 1;
-        Some(if meta.whole < u32::from(meta.until) { Freed::Settled } else { Freed::Unsettled(Unsettled(id as u32)) })
+        Some(if meta.whole < u32::from(meta.until) { Freed::Listed } else { Freed::Unlisted(Unlisted(id as u32)) })
     }
 
     /// Does for a page what [`Slots::free_whole`] left to do.
-    pub fn settle(&mut self, ground: Ground<'_>, Unsettled(page): Unsettled) {
+    pub fn relist_page(&mut self, ground: Ground<'_>, Unlisted(page): Unlisted) {
         self.relist_whole(ground, page, self.class_of(page));
     }
 

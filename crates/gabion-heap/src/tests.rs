@@ -175,7 +175,7 @@ fn step(heap: &mut Heap, model: &mut Model, ground: Ground<'_>, operation: &Oper
         Operation::Trim => {
             heap.trim(ground);
         }
-        Operation::Rest => heap.rest(ground),
+        Operation::Rest => heap.release_idle(ground),
         Operation::Shrink => drop(ground.blocks.pool().trim(true)),
         Operation::Clear => {
             heap.clear(ground);
@@ -193,8 +193,8 @@ fn free(heap: &mut Heap, ground: Ground<'_>, at: Loc, piece: Piece) -> Result<()
         Piece::Slot { class, body: true } if at.word() % 2 == 1 => {
             let block = ground.blocks.block(at.number()).unwrap();
             match heap.free_whole_slot(block, at, PageSlot::at(class, at.word()).unwrap()) {
-                Some(Freed::Unsettled(page)) => heap.settle(ground, page),
-                Some(Freed::Settled) => {}
+                Some(Freed::Unlisted(page)) => heap.relist_page(ground, page),
+                Some(Freed::Listed) => {}
                 None => return Err(HeapError::NotTaken),
             }
             Ok(())
@@ -421,7 +421,7 @@ fn what_was_given_back_is_not_given_back_again() {
                 heap.free_slot(ground, at, true, true).unwrap();
             }
             if rests {
-                heap.rest(ground);
+                heap.release_idle(ground);
             }
             assert!((PAGE_BYTES as u64..=used).contains(&heap.trim(ground)), "{count} slots, rests: {rests}");
             assert_eq!((heap.trim(ground), heap.trim(ground)), (0, 0), "{count} slots, rests: {rests}");

@@ -152,7 +152,7 @@ impl<'a> Guest<'a> {
     /// Bytes that there was asked for: the remainder of a chunk, which may come with it, is no part of a reserve.
     pub fn asked(&self) -> usize {
         let slots = self.kind == Kind::Slots;
-        if slots { self.capacity() } else { 8 * Heap::asked_words(self.block, self.at).saturating_sub(1) }
+        if slots { self.capacity() } else { 8 * Heap::requested_words(self.block, self.at).saturating_sub(1) }
     }
 
     pub fn pinned(&self) -> Pinned {
@@ -244,7 +244,7 @@ impl Inner {
             let (block, at) = self.heap.take_body(ground, class_for_words(words + 1), !reserved)?;
             (block, at, Kind::Slots)
         } else {
-            let words = if reserved { Heap::words_known_again(words) } else { words };
+            let words = if reserved { Heap::recoverable_request(words) } else { words };
             let (block, at) = self.heap.take_chunk(ground, words)?;
             (block, at, Kind::Chunks)
         };

@@ -33,23 +33,23 @@ impl Inner {
             return 0;
         }
         let before = self.heap.counts().chunk_pages;
-        if let Some(page) = self.crowded_page(ground, 0) {
+        if let Some(page) = self.sparse_chunk_page(ground, 0) {
             // What lacks memory for a copy may be moved at another time.
             if make_room(payload, (page.words * 8).saturating_sub(payload.len())).is_err() {
                 return 0;
             }
             self.empty_page(ground, &page, payload, 0);
         }
-        self.heap.rest_chunks(ground);
+        self.heap.release_idle_chunks(ground);
         let given = before - self.heap.counts().chunk_pages;
         self.crowded = given == 0;
         given * PAGE_BYTES as u64
     }
 
     /// The page of chunks in whose way least words stand, but more than `beyond`.
-    pub fn crowded_page(&self, ground: Ground<'_>, beyond: usize) -> Option<ChunkPage> {
+    pub fn sparse_chunk_page(&self, ground: Ground<'_>, beyond: usize) -> Option<ChunkPage> {
         let movable = |block: Block<'_>, chunk: Loc| !Guest::of_chunk(block, chunk).read_header().is_pinned();
-        self.heap.crowded_page(ground, beyond, movable)
+        self.heap.sparse_chunk_page(ground, beyond, movable)
     }
 
     /// Moves what stands in the way of giving up a page, into pages that are charged or `most_new` others each. False
@@ -84,7 +84,7 @@ impl Inner {
             return false;
         }
         // A reserve moves with its object; which may have grown into the remainder of its chunk.
-        let (least, asked) = (1 + length.div_ceil(8), Heap::asked_words(guest.block, chunk));
+        let (least, asked) = (1 + length.div_ceil(8), Heap::requested_words(guest.block, chunk));
         let words = if reserved { asked.max(least) } else { least };
         if make_room(payload, length.saturating_sub(payload.len())).is_err() {
             return false;

@@ -48,7 +48,7 @@ impl Pile {
         // Writers may fill pages meanwhile: no more are looked at than there are now.
         for _ in 0..before {
             let mut locked = shard.lock();
-            let Some(page) = locked.crowded_page(ground, beyond).filter(|_| vain < VAIN) else { break };
+            let Some(page) = locked.sparse_chunk_page(ground, beyond).filter(|_| vain < VAIN) else { break };
             // Where nothing that is charged has room, what is moved first takes a page that others may share.
             // Not after one that took pages in vain.
             let most_new = u32::from(locked.heap.counts().chunk_pages <= least);

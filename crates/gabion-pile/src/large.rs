@@ -124,7 +124,7 @@ impl LargeTable {
     }
 
     /// Says which numbers are free, after all runs of a file were entered.
-    pub fn settle(&mut self) {
+    pub fn list_free_numbers(&mut self) {
         let free = self.runs.iter().enumerate().filter(|(_, run)| run.is_none());
         self.back.extend(free.map(|(index, _)| index as u32));
     }

@@ -206,7 +206,7 @@ impl Pile {
         for ordinal in 0.. {
             let mut locked = shard.lock();
             let Some(runs) = self.remove_each_in(&mut locked, ordinal) else {
-                return locked.heap.rest(self.ground());
+                return locked.heap.release_idle(self.ground());
             };
             drop(locked);
             self.part_with(runs);

@@ -59,8 +59,8 @@ impl Pile {
                 Finding { pile: self, file, shard: number as u32, locked: shard.lock(), recovery, runs: &runs };
             finding.find_all().map_err(|damage| told(file, damage))?;
             let Finding { mut locked, recovery, .. } = finding;
-            locked.heap.settle_all(self.ground(), recovery);
-            locked.large.settle();
+            locked.heap.finish_recovery(self.ground(), recovery);
+            locked.large.list_free_numbers();
         }
         self.let_go_of_runs(file, &runs)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gabion_blocks::{PAGE_BYTES, total_len};
-use gabion_heap::{Freed, HeapError, Unsettled, shard_of};
+use gabion_heap::{Freed, HeapError, Unlisted, shard_of};
 
 use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
 use crate::error::PileError;
@@ -308,16 +308,16 @@ impl Pile {
         if shard_of(block) != shard {
             return None;
         }
-        if let Freed::Unsettled(page) = locked.remove_inline(self.ground(), &slot, pointer)? {
-            self.settle(locked, page);
+        if let Freed::Unlisted(page) = locked.remove_inline(self.ground(), &slot, pointer)? {
+            self.relist_page(locked, page);
         }
         Some(())
     }
 
     /// The rest of a removal, under the lock that it was made under.
     #[cold]
-    fn settle(&self, mut locked: Locked<'_>, page: Unsettled) {
-        locked.heap.settle(self.ground(), page);
+    fn relist_page(&self, mut locked: Locked<'_>, page: Unlisted) {
+        locked.heap.relist_page(self.ground(), page);
     }
 
     #[cold]

@@ -9,7 +9,8 @@ use std::sync::{Arc, Weak};
 
 use super::error::FileError;
 use super::mapped::{BlockFile, FileOptions, State};
-use crate::error::{BlockError, make_room};
+use crate::error::BlockError;
+use crate::fallible::make_room;
 use crate::inside;
 use crate::os::{AcrossFork, AtFork};
 use crate::sync::{Mutex, MutexGuard, lock, try_lock};

@@ -5,7 +5,8 @@ use super::layout::{LOG_END, LOG_HEAD, LOG_SEQUENCE, Use, commit, offset_of, rea
 use super::log_block::LogBlock;
 use super::mapped::{BlockFile, REFUSED, State};
 use crate::BLOCK_BYTES;
-use crate::error::{BlockError, make_room};
+use crate::error::BlockError;
+use crate::fallible::make_room;
 
 /// The longest record.
 pub(super) const LONGEST_RECORD: usize = BLOCK_BYTES - LOG_HEAD - 8;

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::offset_of;
 use crate::BLOCK_BYTES;
-use crate::error::{BlockError, make_room};
+use crate::error::BlockError;
+use crate::fallible::make_room;
 use crate::os::Disk;
 
 /// Blocks that a stretch has room for at least.

@@ -20,8 +20,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What memory for `len` bytes takes; the most there is for what is longer than any memory. As much again for what
-    /// it returns.
+    /// What memory for `len` bytes takes; the most there is for what is longer than any memory. It takes as much for
+    /// what it returns: `bytes_for(bytes_for(len)) == bytes_for(len)`.
     pub fn bytes_for(len: usize) -> usize {
         // Mappings beyond all classes.
         let whole = || len.checked_next_multiple_of(LARGEST_SYSTEM_PAGE).unwrap_or(usize::MAX);
@@ -81,6 +81,11 @@ impl Held {
         self.span.place.store(place, Ordering::Relaxed);
     }
 
+    /// What its owner notes and asks of it, if it is a block.
+    pub(crate) fn block(&self) -> HeldBlock {
+        HeldBlock { span: self.span, shared: self.shared }
+    }
+
     /// Its first byte, at a multiple of 4 MiB. Nobody else has the memory while this value lives.
     pub fn base(&self) -> NonNull<u8> {
         self.span.base()
@@ -92,81 +97,87 @@ impl Held {
     }
 }
 
-/// Where the owner of a held block keeps it, as was noted last.
-pub(crate) fn place_of(base: NonNull<u8>) -> Option<usize> {
-    addresses::find(base.as_ptr()).map(|span| span.place.load(Ordering::Relaxed))
+/// A block that an owner holds, found by its address.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldBlock {
+    span: &'static Span,
+    shared: &'static Shared,
 }
 
-/// Notes that part of a held block's memory is not there: given back to the system, or never touched. True when that
-/// was not known.
-pub(crate) fn note_holes(base: NonNull<u8>) -> bool {
-    addresses::find(base.as_ptr()).is_some_and(Span::note_holes)
-}
+impl HeldBlock {
+    /// The block that begins at `base`; `None` where the pool has lent none there, or it was just given back.
+    pub fn find(pool: &Pool, base: NonNull<u8>) -> Option<Self> {
+        addresses::find(base.as_ptr()).map(|span| Self { span, shared: pool.shared() })
+    }
 
-/// Notes that all of a held block's memory is there. True when that was not known, or when it may lie on small pages.
-pub(crate) fn note_no_holes(base: NonNull<u8>) -> bool {
-    addresses::find(base.as_ptr()).is_some_and(|span| {
-        let (small, holes) =
-            (span.lent_small.swap(0, Ordering::Relaxed) > 0, span.holes.swap(false, Ordering::Relaxed));
+    /// Where its owner keeps it, as was noted last.
+    pub fn place(self) -> usize {
+        self.span.place.load(Ordering::Relaxed)
+    }
+
+    /// Notes that part of its memory is not there: given back to the system, or never touched. True when that was not
+    /// known.
+    pub fn note_holes(self) -> bool {
+        self.span.note_holes()
+    }
+
+    /// Notes that all of its memory is there. True when that was not known, or when it may lie on small pages.
+    pub fn note_no_holes(self) -> bool {
+        let small = self.span.lent_small.swap(0, Ordering::Relaxed) > 0;
+        let holes = self.span.holes.swap(false, Ordering::Relaxed);
         small || holes
-    })
-}
-
-/// True when a held block has holes, had none once, and has none of the pages left that its owner has given up.
-pub(crate) fn was_whole(pool: &Pool, base: NonNull<u8>) -> bool {
-    addresses::find(base.as_ptr()).is_some_and(|span| {
-        let was = span.holes.load(Ordering::Relaxed) && span.lent_small.load(Ordering::Relaxed) == 0;
-        was && !pool.shared().has_emptied(span)
-    })
-}
-
-/// The owner of a held block gives up its `free` pages, of which those of `fresh` were never used since they read as
-/// zero. Their memory stays where it is, as idle memory of the pool's, if the pool keeps so much and it is no more than
-/// `most` bytes: then says how many bytes that are. Otherwise nothing is changed.
-pub(crate) fn empty_pages(pool: &Pool, base: NonNull<u8>, free: u64, fresh: u64, most: u64) -> Option<u64> {
-    let (shared, span) = (pool.shared(), addresses::find(base.as_ptr())?);
-    // Pages that were never used take memory only where huge pages brought it.
-    let small = span.holes.load(Ordering::Relaxed) || span.lent_small.load(Ordering::Relaxed) > 0;
-    let pages = free & !span.given_up.load(Ordering::Relaxed) & if small { !fresh } else { u64::MAX };
-    let bytes = bytes_of(pages);
-    if bytes > most || !shared.may_stay_emptied(bytes) {
-        return None;
     }
-    if pages != 0 {
-        shared.add_emptied(span, pages);
-        shared.wants_trimmer();
+
+    /// Notes that it is fresh, and filled on small pages.
+    pub fn note_small(self) {
+        self.span.lent_small.store(1, Ordering::Relaxed);
     }
-    Some(bytes)
-}
 
-/// Takes pages of a held block for use. Returns those that were given up and are still warm.
-pub(crate) fn claim_pages(pool: &Pool, base: NonNull<u8>, pages: u64) -> u64 {
-    addresses::find(base.as_ptr()).map_or(0, |span| pool.shared().claim_pages(span, pages))
-}
+    /// True when it has holes, had none once, and has none of the pages left that its owner has given up.
+    pub fn was_whole(self) -> bool {
+        let was = self.span.holes.load(Ordering::Relaxed) && self.span.lent_small.load(Ordering::Relaxed) == 0;
+        was && !self.shared.has_emptied(self.span)
+    }
 
-/// Gives the memory of pages of a held block back. Returns those that were given up before and were still warm.
-pub(crate) fn decommit_pages(pool: &Pool, base: NonNull<u8>, pages: u64) -> u64 {
-    addresses::find(base.as_ptr()).map_or(0, |span| {
-        let emptied = pool.shared().add_gone(span, pages);
-        pool.shared().decommit_pages(span, pages);
+    /// Its owner gives up its `free` pages, of which those of `fresh` were never used since they read as zero. Their
+    /// memory stays where it is, as idle memory of the pool's, if the pool keeps so much and it is no more than `most`
+    /// bytes: then says how many bytes that are. Otherwise nothing is changed.
+    pub fn empty_pages(self, free: u64, fresh: u64, most: u64) -> Option<u64> {
+        let Self { span, shared } = self;
+        // Pages that were never used take memory only where huge pages brought it.
+        let small = span.holes.load(Ordering::Relaxed) || span.lent_small.load(Ordering::Relaxed) > 0;
+        let pages = free & !span.given_up.load(Ordering::Relaxed) & if small { !fresh } else { u64::MAX };
+        let bytes = bytes_of(pages);
+        if bytes > most || !shared.may_stay_emptied(bytes) {
+            return None;
+        }
+        if pages != 0 {
+            shared.add_emptied(span, pages);
+            shared.wants_trimmer();
+        }
+        Some(bytes)
+    }
+
+    /// Takes pages for use. Returns those that were given up and are still warm.
+    pub fn claim_pages(self, pages: u64) -> u64 {
+        self.shared.claim_pages(self.span, pages)
+    }
+
+    /// Gives the memory of pages back. Returns those that were given up before and were still warm.
+    pub fn decommit_pages(self, pages: u64) -> u64 {
+        let emptied = self.shared.add_gone(self.span, pages);
+        self.shared.decommit_pages(self.span, pages);
         emptied
-    })
-}
+    }
 
-/// The pages of a held block that were given up and are still warm, at this moment.
-pub(crate) fn emptied_pages(base: NonNull<u8>) -> u64 {
-    addresses::find(base.as_ptr()).map_or(0, |span| span.emptied.load(Ordering::Relaxed))
-}
+    /// The pages that were given up and are still warm, at this moment.
+    pub fn emptied_pages(self) -> u64 {
+        self.span.emptied.load(Ordering::Relaxed)
+    }
 
-/// Gives the memory back of the pages of a held block that were given up. Returns bytes.
-pub(crate) fn give_emptied_back(pool: &Pool, base: NonNull<u8>) -> u64 {
-    addresses::find(base.as_ptr()).map_or(0, |span| pool.shared().give_emptied_back(span))
-}
-
-/// Notes that a fresh block is filled on small pages.
-pub(crate) fn note_small(base: NonNull<u8>) {
-    if let Some(span) = addresses::find(base.as_ptr()) {
-        span.lent_small.store(1, Ordering::Relaxed);
+    /// Gives the memory back of the pages that were given up. Returns bytes.
+    pub fn give_emptied_back(self) -> u64 {
+        self.shared.give_emptied_back(self.span)
     }
 }
 

@@ -113,10 +113,7 @@ pub use buffer::Buffer;
 pub(crate) use emptied::{HEADER_BYTES, bytes_of};
 pub use group::Group;
 pub use held::Held;
-pub(crate) use held::{
-    claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back, note_holes, note_no_holes, note_small,
-    place_of, was_whole,
-};
+pub(crate) use held::HeldBlock;
 pub use pool::Pool;
 pub use settings::{Change, GroupRequest, MOST_ARENAS, Request, Settings};
 pub use stats::{ArenaStats, PoolStats};

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use super::cache::{Cache, Open, Own};
 use super::shared::Shared;
 use crate::ending::Noted;
-use crate::error::{make_room, try_room};
+use crate::fallible::{make_room, try_room};
 use crate::inside;
 use crate::rank::Rank;
 use crate::sync::{Ordering, lock};
@@ -133,14 +133,14 @@ impl Shared {
     /// Takes this thread's cache back.
     fn leave_own(&self, own: Own) {
         self.flush_by(|| own.open());
-        self.settle(own.cache(), || own.open());
+        self.fold_counts(own.cache(), || own.open());
         self.spare(own.cache());
     }
 
     /// Takes a cache back whose thread is gone.
     pub fn leave_cache(&self, cache: &'static Cache) {
         self.flush(cache);
-        self.settle(cache, || cache.visit());
+        self.fold_counts(cache, || cache.visit());
         self.spare(cache);
     }
 
@@ -149,8 +149,8 @@ impl Shared {
         lock(&self.caches).spare.push(cache);
     }
 
-    /// Books what a cache has counted, and tells now, to its arena.
-    pub fn settle<'a>(&self, cache: &Cache, open: impl FnOnce() -> Open<'a>) {
+    /// Adds what a cache has counted, and tells now, to the figures of its arena.
+    pub fn fold_counts<'a>(&self, cache: &Cache, open: impl FnOnce() -> Open<'a>) {
         // Before the list is locked: to make the arena takes the growth lock, which a fork takes before the list.
         let arena = self.arena(cache.arena());
         // Until it is booked nobody adds up the figures: it would be in neither place (`Shared::stats`).

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 use super::cut::Cut;
 use crate::SYSTEM_PAGE;
-use crate::error::make_room;
+use crate::fallible::make_room;
 use crate::inside;
 use crate::os::system;
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};

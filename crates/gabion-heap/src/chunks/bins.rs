@@ -1,8 +1,8 @@
 //! The bins: free chunks by size, thirty-two bins per doubling, and a bitmap that finds the first good one (TLSF:
 //! Masmano, Ripoll, Crespo, Real 2004).
 //!
-//! A bin's chunks are a list. Its links lie in the chunks, the two words behind each tag; whose blocks are read by
-//! others may be walked meanwhile, and no walk looks at them.
+//! A bin's chunks are a list, whose links lie in the two words behind each tag. Others may walk a block meanwhile; they
+//! read tags alone.
 
 use std::sync::atomic::Ordering::Relaxed;
 

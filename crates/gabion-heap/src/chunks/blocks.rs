@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
 use super::bins::{Bins, bin_of};
-use super::{ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, ROOM_ALIGN, Tray, USED, ordinal_of};
+use super::{ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, Tray, USED, ordinal_of, tags};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
@@ -126,7 +126,7 @@ impl Chunks {
 
     /// Leaves it to the pool how long blocks without a used chunk stay warm, and pages of others in which nothing is
     /// left: they are charged no more.
-    pub fn rest(&mut self, ground: Ground<'_>) {
+    pub fn release_idle(&mut self, ground: Ground<'_>) {
         self.give_idle(ground);
         if self.empty == 0 {
             return;
@@ -140,13 +140,13 @@ impl Chunks {
         }
     }
 
-    /// As [`Chunks::rest`], and gives back the memory of blocks without a used chunk at once. Returns bytes.
+    /// As [`Chunks::release_idle`], and gives back the memory of blocks without a used chunk at once. Returns bytes.
     pub fn release_warm(&mut self, ground: Ground<'_>) -> u64 {
         let before = self.charged_pages;
         // What was charged until now may have gone back already, when it was released.
         let kept: u64 = self.spare.iter().map(|&ordinal| self.give_released(ground, ordinal)).sum();
         let first = self.spare.len();
-        self.rest(ground);
+        self.release_idle(ground);
         for &ordinal in &self.spare[first..] {
             self.give_released(ground, ordinal);
         }
@@ -222,12 +222,9 @@ impl Chunks {
 
     /// Sees to it that no tag of a block says that its chunk is used: what is freed once more is found out by that.
     fn strike_tags(block: Block<'_>) {
-        let mut at = FIRST;
-        while at < END {
-            let tag = block.word(at).load(Relaxed);
+        for (at, tag) in tags(block, FIRST) {
             // Relaxed: the owner's alone; readers go by the page's descriptor.
             block.word(at).store(tag & LENGTH, Relaxed);
-            at += ((tag & LENGTH) as usize).max(ROOM_ALIGN);
         }
     }
 }

@@ -109,7 +109,7 @@ impl Chunks {
         ((part.pages() | part.reach()) & !self.blocks[ordinal_of(part.block)].charged).count_ones()
     }
 
-    /// Charges the pages of a part that are not charged yet; [`Chunks::open`] enters them.
+    /// Charges the pages of a part that are not charged yet; [`Chunks::charge_part`] enters them.
     pub(super) fn pay(&self, ground: Ground<'_>, part: &Part<'_>) -> Result<(), HeapError> {
         let wanted = part.pages() & !self.blocks[ordinal_of(part.block)].charged;
         if wanted != 0 {
@@ -138,7 +138,7 @@ impl Chunks {
     }
 
     /// Makes the pages of a part ready to be written to, and enters what was paid. It is in no bin any more.
-    pub(super) fn open(&mut self, ground: Ground<'_>, part: &Part<'_>) {
+    pub(super) fn charge_part(&mut self, ground: Ground<'_>, part: &Part<'_>) {
         let entry = &mut self.blocks[ordinal_of(part.block)];
         let (wanted, reach) = (part.pages() & !entry.charged, part.reach() & !entry.reached);
         if reach != 0 {

@@ -19,7 +19,7 @@ use super::blocks::ENDS;
 use super::charge::{HEAD_WORDS, LOOKED_AT, Part, give_inside, pages_with};
 use super::{
     ChunkBlock, Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_ALIGN, USED, chunk_length,
-    ordinal_of,
+    ordinal_of, tags,
 };
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -68,17 +68,11 @@ fn pages_blocked(at: usize, length: usize) -> std::ops::RangeInclusive<usize> {
     (at - 1) / WORDS_PER_PAGE..=((at + length + HEAD_WORDS - 1) / WORDS_PER_PAGE).min(PAGES_PER_BLOCK - 1)
 }
 
-/// The tags of a block from one on: where each stands, and what it says.
-fn tags(block: Block<'_>, from: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-    let tag = move |at: usize| (at < END).then(|| (at, block.word(at).load(Relaxed)));
-    std::iter::successors(tag(from), move |&(at, last)| tag(at + ((last & LENGTH) as usize).max(ROOM_ALIGN)))
-}
-
 impl Chunks {
     /// A page that is given up once few words are moved, but more than `beyond`, as far as the blocks of the longest
     /// free chunks show. `movable` says whether a used chunk may be. `None` when there is none. Looks through 16 blocks
     /// at most.
-    pub fn crowded_page(
+    pub fn sparse_chunk_page(
         &self,
         ground: Ground<'_>,
         beyond: usize,

@@ -10,7 +10,7 @@ use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD};
 use crate::error::Damage;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
-use crate::page::set;
+use crate::page::store_changed;
 
 /// Where the used chunks of each block begin that nobody has claimed yet, by the block's ordinal: a bit for every other
 /// word.
@@ -68,7 +68,7 @@ impl Chunks {
             }
             at += length;
         }
-        set(block.word(ORDINAL_WORD), self.blocks.len() as u64);
+        store_changed(block.word(ORDINAL_WORD), self.blocks.len() as u64);
         self.blocks.push(ChunkBlock { number, charged: 0, reached: u64::MAX, live: 0, spare: false });
         unclaimed.0.push(bits.into_boxed_slice());
         Ok(())
@@ -82,16 +82,16 @@ impl Chunks {
     }
 
     /// Counts and bins all chunks, after all that is somebody's was claimed. What nobody has claimed is free.
-    pub(crate) fn settle_all(&mut self, ground: Ground<'_>, mut unclaimed: Unclaimed) {
+    pub(crate) fn finish_recovery(&mut self, ground: Ground<'_>, mut unclaimed: Unclaimed) {
         for ordinal in 0..self.blocks.len() {
-            self.settle_block(ground, ordinal, &mut unclaimed);
+            self.recover_block(ground, ordinal, &mut unclaimed);
         }
     }
 
-    fn settle_block(&mut self, ground: Ground<'_>, ordinal: usize, unclaimed: &mut Unclaimed) {
+    fn recover_block(&mut self, ground: Ground<'_>, ordinal: usize, unclaimed: &mut Unclaimed) {
         let number = self.blocks[ordinal].number;
         let block = ground.blocks.block(number).expect("a block of this heap");
-        set(block.word(END), 1 | USED);
+        store_changed(block.word(END), 1 | USED);
         let (mut at, mut free) = (FIRST, None);
         while at < END {
             // Relaxed: nobody else knows of the block yet.
@@ -104,12 +104,12 @@ impl Chunks {
                 entry.charged |= pages_with(at, at + length);
                 entry.live += 1;
                 let flag = if free.is_some() { PREVIOUS_FREE } else { 0 };
-                set(block.word(at), length as u64 | USED | flag);
-                self.settle_free(ground, number, free.take(), at);
+                store_changed(block.word(at), length as u64 | USED | flag);
+                self.list_free(ground, number, free.take(), at);
             }
             at += length;
         }
-        self.settle_free(ground, number, free, END);
+        self.list_free(ground, number, free, END);
         let entry = &mut self.blocks[ordinal];
         let (charged, live) = (u64::from(entry.charged.count_ones()), entry.live);
         self.charged_pages += charged;
@@ -123,7 +123,7 @@ impl Chunks {
     }
 
     /// Makes one free chunk of all that is free up to a word.
-    fn settle_free(&mut self, ground: Ground<'_>, number: u32, from: Option<usize>, to: usize) {
+    fn list_free(&mut self, ground: Ground<'_>, number: u32, from: Option<usize>, to: usize) {
         if let Some(from) = from {
             self.make_free(ground, Loc::new(number, from), to - from);
         }

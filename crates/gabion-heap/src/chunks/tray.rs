@@ -203,7 +203,7 @@ impl Chunks {
 
     /// Joins what is on the tray from `at` on, where some chunk begins, until a free one of `length` words begins
     /// there, if that can be. Returns the tag that stands there then.
-    pub(super) fn open_up(&mut self, ground: Ground<'_>, block: Block<'_>, at: Loc, length: usize) -> u64 {
+    pub(super) fn join_kept_from(&mut self, ground: Ground<'_>, block: Block<'_>, at: Loc, length: usize) -> u64 {
         loop {
             let tag = block.word(at.word()).load(Relaxed);
             let free = if tag & USED == 0 { (tag & LENGTH) as usize } else { 0 };

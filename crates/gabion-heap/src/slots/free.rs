@@ -178,7 +178,7 @@ impl Slots {
     }
 
     /// Leaves it to the pool how long all free pages stay warm.
-    pub fn rest(&mut self, ground: Ground<'_>) {
+    pub fn release_idle(&mut self, ground: Ground<'_>) {
         self.release_active(ground);
         // From the end: what is released last goes last, and what comes next begins with the first block.
         for ordinal in (0..self.blocks.len()).rev() {
@@ -195,6 +195,6 @@ impl Slots {
             }
         }
         self.shelves = [Shelf::EMPTY; CLASSES];
-        self.rest(ground);
+        self.release_idle(ground);
     }
 }

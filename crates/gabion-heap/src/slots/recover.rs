@@ -10,7 +10,7 @@ use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD};
 use crate::error::Damage;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
-use crate::page::{Page, Taken, set};
+use crate::page::{Page, Taken, store_changed};
 use crate::shelf::PageMeta;
 
 /// What is marked as taken, page by page, until all of it is known. Bitmaps in the blocks that say the same are left
@@ -63,7 +63,7 @@ impl Slots {
         let block = ground.blocks.block(number).expect("a block of this owner");
         let ordinal = self.blocks.len();
         // Relaxed, here and below: nobody else knows of the block yet.
-        set(block.word(ORDINAL_WORD), ordinal as u64);
+        store_changed(block.word(ORDINAL_WORD), ordinal as u64);
         let mut entry = SlotBlock { number, free: 0, unkept: 0, header_only: false };
         for index in 0..PAGES_PER_BLOCK {
             let descriptor = Descriptor::from_bits(Descriptor::of(block, index).load(Relaxed));
@@ -106,7 +106,7 @@ impl Slots {
     }
 
     /// Counts and lists all pages, after all that is taken was marked. Those in which nothing is taken are free.
-    pub fn settle_all(&mut self, ground: Ground<'_>, marks: &Marks) {
+    pub fn finish_recovery(&mut self, ground: Ground<'_>, marks: &Marks) {
         for id in 0..self.pages.len() as u32 {
             let Some(class) = self.pages[id as usize].class else { continue };
             let class = class as usize;

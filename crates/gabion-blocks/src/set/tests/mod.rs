@@ -143,7 +143,7 @@ fn memory_that_was_given_back_is_not_brought_back_by_huge_pages() {
     set.decommit_pages(small, u64::MAX);
     set.note_refill(small);
     let first = set.base(small).unwrap();
-    let huge = note_holes(first);
+    let huge = set.held(small).unwrap().note_holes();
     // SAFETY: the last page of a block that is mapped.
     let ends = [first, unsafe { first.add(BLOCK_BYTES - PAGE_BYTES) }];
     assert_eq!(ends.map(advice), [Some(if huge { "hg" } else { "nh" }); 2]);
@@ -159,7 +159,7 @@ fn a_block_that_went_without_huge_pages_may_have_them_when_it_is_full() {
     let number = set.map().unwrap().0;
     let base = set.base(number).unwrap();
     // As if they had been too dear when it was mapped.
-    note_small(base);
+    set.held(number).unwrap().note_small();
     // SAFETY: a block that is mapped.
     unsafe { system().advise_small(base, BLOCK_BYTES) };
     set.note_touched(number);
@@ -262,7 +262,7 @@ fn a_block_is_given_back_wherever_it_stands() {
     let set = BlockSet::new(&unpooled(twin), 0).unwrap();
     let numbers: Vec<_> = (0..300).map(|_| set.map().unwrap().0).collect();
     for (index, &number) in numbers.iter().enumerate() {
-        let place = place_of(set.base(number).unwrap()).unwrap();
+        let place = set.held(number).unwrap().place();
         assert_eq!(lock(&set.blocks)[place].0, number);
         if index % 3 == 0 {
             // SAFETY: nobody uses the block.

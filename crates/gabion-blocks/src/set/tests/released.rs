@@ -196,7 +196,7 @@ fn pages_that_were_never_used_take_no_memory() {
     set.release(small, ALL, !0b11, ANY);
     assert_eq!((set.emptied(small), idle(&set)), (0b11, 2 * PAGE));
     // Huge pages bring memory for all of a block.
-    note_no_holes(set.base(numbers[0]).unwrap());
+    set.held(numbers[0]).unwrap().note_no_holes();
     set.release(numbers[0], ALL, !0b11, ANY);
     assert_eq!((set.emptied(numbers[0]), idle(&set)), (ALL, BLOCK + 2 * PAGE));
 }
