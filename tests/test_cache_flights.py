@@ -22,6 +22,10 @@ from gabion import Cache
 from gabion._flights import Flight
 
 
+class Held:
+    """What a context leads to."""
+
+
 @pytest.fixture
 def cache() -> Iterator[Cache]:
     with Cache("16 MiB") as cache:
@@ -39,6 +43,24 @@ def test_an_executor_that_is_handed_the_context_is_the_factory(cache: Cache) -> 
         with pytest.raises(RuntimeError, match="asks for the key itself"):
             cache.get_or_put("k", factory)
     assert "k" not in cache
+
+
+def test_a_cache_is_gone_with_its_last_reference_whatever_was_made() -> None:
+    """Each miss left its references to PyO3, which gave them back at some later call."""
+    mine, key = Cache("1 MiB"), contextvars.ContextVar[object]("key")
+    request = key.set(Held())
+    gone, told = weakref.ref(mine), weakref.ref(key.get())
+    gc.disable()
+    try:
+        assert mine.get_or_put("k", lambda: "made") == "made"
+        with pytest.raises(ZeroDivisionError):
+            mine.get_or_put("no", lambda: 1 // 0)
+        key.reset(request)
+        del mine, request
+        assert gone() is None
+        assert told() is None
+    finally:
+        gc.enable()
 
 
 def test_who_waits_has_the_failure_and_who_asks_later_tries(cache: Cache) -> None:

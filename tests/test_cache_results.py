@@ -295,6 +295,27 @@ def test_who_waits_has_what_is_not_kept() -> None:
     assert slow.cache_stats().entries == 0
 
 
+def test_what_is_not_kept_need_not_be_storable_whoever_waits() -> None:
+    own, began, go, results = Cache("1 MiB"), threading.Event(), threading.Event(), list[Any]()
+
+    @own.memoize(ttl=lambda made: 0)
+    def slow() -> Any:
+        began.set()
+        assert go.wait(HANGS)
+        return threading.Lock()
+
+    threads = [threading.Thread(target=lambda: results.append(slow())) for _ in range(3)]
+    threads[0].start()
+    assert began.wait(HANGS)
+    for thread in threads[1:]:
+        thread.start()
+    assert eventually(lambda: any(flight.waiters for flight in list(own._gabion_flights.flying.values())))
+    go.set()
+    for thread in threads:
+        thread.join(HANGS)
+    assert len(set(map(id, results))) == 3, "everybody's own"
+
+
 def test_a_function_may_be_given_with_keywords() -> None:
     kept = cache.memoize(lambda number: number, ttl=60, key=lambda number: number % 10)
     assert (kept(12), kept(22)) == (12, 12)

@@ -61,6 +61,7 @@ def test_small_pictures_get_larger_only_to_cover_a_box() -> None:
     content = encoded(image, "PNG")
     assert Image.open(content, max_size=100).size == (20, 10)
     assert Image.open(content, max_size=100, fit="inside").size == (20, 10)
+    assert Image.open(content, fit="inside").size == (20, 10), "the default, without a box"
     assert Image.open(content, max_size=100, fit="cover").size == (100, 100)
     padded = Image.open(content, max_size=100, fit="pad", background=255)
     assert padded.size == (100, 100)

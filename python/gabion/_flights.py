@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gabion._failures import ONE_FOR_ALL, own_error
-from gabion._native import end_flight, run_flight, stop_waiting
+from gabion._native import end_flight, pass_gate, run_flight, stop_waiting
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future, Task
@@ -220,11 +220,10 @@ class Flight:
     def wait(self, patience: Patience | None) -> Any:
         """Wait, with the thread, for what is made."""
         if self.loop is None and patience is None:
-            with self.gate:
-                pass
+            # In one step: what a signal's handler raises between the two would leave it closed for the others.
+            pass_gate(self.gate)
             return self.result()
-        # Nobody is told when a loop is closed. Not by the gate: what a signal's handler raises right after a wait with
-        # a timeout would leave it closed for the others.
+        # Nobody is told when a loop is closed. Not by the gate, for the same reason.
         woken = threading.Lock()
         woken.acquire()
         self.calls.append(woken.release)

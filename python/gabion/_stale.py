@@ -18,12 +18,14 @@ _K = TypeVar("_K", bound="str | bytes | float | date | UUID | tuple[Any, ...] | 
 _V = TypeVar("_V")
 
 
+# Seconds for which a value serves on at most, some thirty years: what lives longer has no end by which to tell its age.
+_LONGEST = 1e9
+
+
 def seconds_of_stale(stale: object) -> float:
     """How long a value serves after its time; 0 for not at all."""
     seconds = 0.0 if stale is None else CacheTable._seconds("stale", stale)
-    if seconds is None:
-        raise ValueError("stale=inf would have every value made anew at once: give a time, and the value a ttl")
-    return seconds
+    return _LONGEST if seconds is None else min(seconds, _LONGEST)
 
 
 def longer_lived(table: CacheTable, as_put: dict[str, Any], stale: float) -> dict[str, Any]:

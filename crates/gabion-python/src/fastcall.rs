@@ -103,6 +103,13 @@ pub(crate) unsafe fn call<T: PyClass<Frozen = True> + Sync>(
     }
 }
 
+/// Runs what drops references of PyO3's own kind (`Py`), for a method that was called by [`call`]. PyO3 gives a
+/// reference back at once only on a thread that it has attached itself, and keeps it until some later call otherwise.
+pub(crate) fn counted<R>(_py: Python<'_>, work: impl FnOnce() -> R) -> R {
+    // SAFETY: attached (`_py`), so the interpreter is there, and to attach once more only counts.
+    unsafe { Python::attach_unchecked(|_| work()) }
+}
+
 /// As [`call`], for a function with keywords: `work` also gets their names, whose values come after the positional
 /// arguments.
 ///

@@ -2,7 +2,7 @@
 //! lock, no other thread.
 
 use gabion_cache::{Lease, PutOptions, Table, Value};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -45,7 +45,7 @@ pub(super) fn keep<'py>(
         }
     }
     let mut refused = None;
-    let made = inner.encoded(value, |encoding| {
+    let encoded = inner.encoded(value, |encoding| {
         // The object's own code may have closed the cache. A table that was dropped has ended the lease.
         inner.check_cache(py)?;
         // First, because the callbacks of what goes for it may change what is in pieces.
@@ -60,7 +60,12 @@ pub(super) fn keep<'py>(
             }
         }
         Ok(bytes)
-    })?;
+    });
+    let made = match encoded {
+        // Nothing of it was to be kept, so nobody asked whether it can be: those who wait make their own.
+        Err(error) if options.is_none() && error.is_instance_of::<PyException>(py) => None,
+        encoded => encoded?,
+    };
     if let Some(length) = refused {
         tell_of_refusal(py, inner, key, length)?;
     }
@@ -263,6 +268,15 @@ fn not_ended(mut flight: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     Ok(flight)
 }
 
+/// Wait until a lock is free, and leave it so.
+#[pyfunction]
+#[pyo3(signature = (gate, /))]
+pub(super) fn pass_gate(gate: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = gate.py();
+    gate.call_method0(intern!(py, "acquire")?)?;
+    gate.call_method0(intern!(py, "release")?).map(drop)
+}
+
 /// Mark the code from here on as the flight's factory. Returns the token that resets the mark.
 #[pyfunction]
 #[pyo3(signature = (flight, /))]
@@ -302,6 +316,7 @@ pub(super) fn rest(token: &Bound<'_, PyAny>) {
 /// Adds the class and the functions to the extension module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<CacheLease>()?;
+    m.add_function(wrap_pyfunction!(pass_gate, m)?)?;
     m.add_function(wrap_pyfunction!(run_flight, m)?)?;
     m.add_function(wrap_pyfunction!(enter_flight, m)?)?;
     m.add_function(wrap_pyfunction!(leave_flight, m)?)?;

@@ -12,7 +12,7 @@
 //!   P  looks: put just before?            R  enter_flight: another's is on
 //!   P  factory()                             the list, which notes it as
 //!                                            one who waits
-//!                                         P  wait_for                         R  the put ends the lease: who enters from
+//! P  wait_for                         R  the put ends the lease: who enters from
 //!                                                                                here on takes the flight off the list
 //!   P  keep: stores, if the lease holds;                                         and makes the value itself
 //!      encodes for others, if awaited
@@ -42,6 +42,7 @@ use pyo3::types::{PyBytes, PyDict};
 use super::flights::{self, CacheLease, enter_flight, leave_flight, run_flight};
 use super::options;
 use super::state::{CacheTable, Inner};
+use crate::fastcall::counted;
 use crate::once::{intern, of_module, once};
 use crate::{ffi, result};
 
@@ -240,6 +241,16 @@ impl Making {
 
 /// Makes the value of a key's bytes by a function without arguments, or has it from whoever makes it just now.
 pub(super) fn make<'py>(
+    table: &Bound<'py, CacheTable>,
+    key: &[u8],
+    factory: &Bound<'py, PyAny>,
+    how: (&PutOptions, Option<Duration>),
+) -> PyResult<Py<PyAny>> {
+    // Or the cache would be alive until some later call, with all that the factory's context leads to.
+    counted(table.py(), || make_counted(table, key, factory, how))
+}
+
+fn make_counted<'py>(
     table: &Bound<'py, CacheTable>,
     key: &[u8],
     factory: &Bound<'py, PyAny>,

@@ -188,6 +188,7 @@ impl Inner {
                 if table.pop_if(key, former(buf, length)) {
                     return Ok(Some(built));
                 }
+                built.drop_ref(py);
                 // Another value came between, or the object's own code has closed the cache.
                 self.check(py)?;
             }

@@ -1,6 +1,6 @@
 //! The options of open() and probe(), as keywords.
 
-use gabion_image::{Formats, OpenOptions};
+use gabion_image::{Fit, Formats, OpenOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -51,12 +51,11 @@ impl Opening {
         }
         options.limits = argument::limits(max_pixels.as_ref(), max_bytes.as_ref())?;
         options.resampling = argument::resampling(filter.as_ref(), &gap, AVERAGED)?;
-        if let Some(fit) = argument::fit(py, fit.as_ref(), background.as_ref())? {
-            let Some(most) = options.max_size else {
-                return Err(value_error(py, "fit= says how a picture comes into a box: pass max_size= as well"));
-            };
-            argument::both_sides(py, "max_size", most, fit)?;
-            options.fit = fit;
+        options.fit = argument::fit(py, fit.as_ref(), background.as_ref())?.unwrap_or_default();
+        match options.max_size {
+            Some(most) => argument::both_sides(py, "max_size", most, options.fit)?,
+            None if options.fit == Fit::Inside => {}
+            None => return Err(value_error(py, "fit= says how a picture comes into a box: pass max_size= as well")),
         }
         Ok(Self { options, contiguous, patience: Patience::of(timeout.as_ref())? })
     }

@@ -94,6 +94,11 @@ impl Window {
         Ok(Self { chunk: Py::new(py, Chunk { memory, parts: AtomicUsize::new(0) })? })
     }
 
+    /// Leaves the chunk to those who have views of it, at once: also where PyO3 does not count, as in `fastcall`.
+    pub(super) fn let_go(self, py: Python<'_>) {
+        self.chunk.drop_ref(py);
+    }
+
     fn chunk(&self) -> &Chunk {
         self.chunk.get()
     }

@@ -61,8 +61,10 @@ impl State {
         let wrote = sink.write(py, window, &mut self.start, self.end);
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            if window.is_kept() {
-                self.window = None;
+            if window.is_kept()
+                && let Some(window) = self.window.take()
+            {
+                window.let_go(py);
             }
         }
         wrote
