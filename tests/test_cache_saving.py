@@ -294,7 +294,7 @@ def test_files_that_are_no_caches(path: Path) -> None:
     with gabion.Pile() as pile:
         pile.root = pile.put({"kind": "gabion.Cache", "version": 2, "sheets": "written in another way"})
         pile.save(path)
-    with pytest.raises(ValueError, match="another version of gabion: its format is 2, not 1"):
+    with pytest.raises(gabion.FormatError, match="another version of gabion: its format is 2, not 1"):
         cache.load(path)
     with gabion.Pile() as pile:
         pile.root = pile.put({"kind": "gabion.Cache", "version": 1, "tables": []})

@@ -7,6 +7,7 @@ from gabion import typing as typing
 from gabion._native import ClosedError as ClosedError
 from gabion._native import CodecError as CodecError
 from gabion._native import CorruptFileError as CorruptFileError
+from gabion._native import FormatError as FormatError
 from gabion._native import GabionError as GabionError
 from gabion._native import Image as Image
 from gabion._native import ImageError as ImageError

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 from gabion._arguments import MEMOIZED
-from gabion._native import _PASS_TYPES, CacheTable, ClosedError, CorruptFileError, Pile
+from gabion._native import _PASS_TYPES, CacheTable, ClosedError, CorruptFileError, FormatError, Pile
 
 if TYPE_CHECKING:
     from gabion._protocols import Path, Types
@@ -98,8 +98,9 @@ class Saver:
 
         Entries that cannot be built, because their class is gone or is not in ``types``, are left out, with one
         RuntimeWarning that tells how many. Raises FileNotFoundError where there is no file, CorruptFileError for a
-        damaged one, and ValueError for a pile's that no cache has saved: what was stored before that stays. All are
-        OSErrors and ValueErrors: a program that begins without them catches both.
+        damaged one, FormatError for one of a version of gabion that saves otherwise, and ValueError for a pile's that
+        no cache has saved: what was stored before that stays. Each is an OSError or a ValueError: a program that
+        begins without them catches both.
         """
         cache = cast("Cache", self)
         CacheTable._check(cache)
@@ -147,7 +148,8 @@ def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
         raise foreign from None
     # Before the rest, which another version may write in another way.
     if version != _VERSION:
-        raise ValueError(f"{shown!r} was saved by another version of gabion: its format is {version!r}, not {_VERSION}")
+        text = f"its format is {version!r}, not {_VERSION}"
+        raise FormatError(f"{shown!r} was saved by another version of gabion: {text}")
     try:
         names: list[tuple[str, Any, Any, Any]] = [
             (name + "", limit, ttl, idle) for name, limit, ttl, idle in head["tables"]

@@ -393,7 +393,8 @@ class Cache(Saver, Table[_K, _V]):
 
     Raises ValueError or TypeError for settings that make no sense, MemoryError where there is no memory for a new one.
     Other calls raise KeyError when there is no value (``cache[key]``, ``del``, and pop() without a default), TypeError
-    for a key of another type, CodecError for a value that cannot be stored, and ClosedError after close().
+    for a key of another type, CodecError for a value that cannot be stored, or not built again, and ClosedError after
+    close().
 
     All methods may be called from any thread at any time. len() also counts what has expired and was not yet removed.
     A subclass may have an ``__init__`` of other parameters, which calls this one first; calls before that raise

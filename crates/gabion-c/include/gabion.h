@@ -76,7 +76,8 @@ enum {
     GABION_INTERNAL = 13,      /* a fault of the library itself */
     GABION_FILE = 14,          /* the file cannot be opened, read or written */
     GABION_IN_USE = 15,        /* the file is open elsewhere */
-    GABION_DAMAGED = 16        /* the file is damaged, or is no file of this library */
+    GABION_DAMAGED = 16,       /* the file is damaged, or is no file of this library */
+    GABION_FORMAT = 17         /* the file is in a format that this version does not know: nothing is wrong with it */
 };
 
 /* What a status means in general: a constant string, also for numbers that are none. */
@@ -295,8 +296,9 @@ gabion_status gabion_pool_configure(int32_t setting, uint64_t value);
 /* --- The pile ---------------------------------------------------------------------------------- */
 
 /* A pile keeps copies of bytes and gives a 64-bit pointer for each: a plain number, never 0, below 2^60. A pointer is
- * checked at every use: one whose object was removed, or that is of another pile, or made up, is GABION_BAD_POINTER,
- * for ever. An object takes its bytes, rounded up, and 8 more. */
+ * checked at every use: one whose object was removed, or that is of another pile, or no live one, is
+ * GABION_BAD_POINTER, for ever. It is no secret: who has seen one can guess others. An object takes its bytes, rounded
+ * up, and 8 more. */
 typedef struct gabion_pile gabion_pile;
 
 /* Makes a pile in *out, to be deleted by gabion_pile_delete. max_bytes: the most that it may take; 0 for as much as the
@@ -310,7 +312,8 @@ gabion_status gabion_pile_new(uint64_t max_bytes, gabion_pile **out);
  *   GABION_READ_ONLY    nothing of it can be changed (GABION_FILE), and any number of processes may open the file at
  *                       one time
  *   GABION_MUST_EXIST   it is not made
- * GABION_FILE, GABION_IN_USE, GABION_DAMAGED, GABION_NO_MEMORY. Takes time in proportion to the pile. */
+ * GABION_FILE, GABION_IN_USE, GABION_DAMAGED, GABION_FORMAT, GABION_NO_MEMORY. Takes time in proportion to the pile.
+ * Deleting it does not wait for the disk: that is gabion_pile_flush. */
 #define GABION_READ_ONLY UINT32_C(1)
 #define GABION_MUST_EXIST UINT32_C(2)
 gabion_status gabion_pile_open(const char *path, uint64_t max_bytes, uint32_t flags, gabion_pile **out);

@@ -59,6 +59,7 @@ statuses! {
     14 FILE = "GABION_FILE", "the file cannot be opened, read or written";
     15 IN_USE = "GABION_IN_USE", "the file is open elsewhere";
     16 DAMAGED = "GABION_DAMAGED", "the file is damaged, or is no file of this library";
+    17 FORMAT = "GABION_FORMAT", "the file is in a format that this version does not know";
 }
 
 /// Room for the longest text that is kept, its end included.
@@ -228,7 +229,8 @@ impl From<FileError> for Failure {
         let status = match error {
             FileError::Blocks(cause) => return cause.into(),
             FileError::InUse => Status::IN_USE,
-            FileError::NotOurs | FileError::Format { .. } | FileError::Damaged { .. } => Status::DAMAGED,
+            FileError::NotOurs | FileError::Damaged { .. } => Status::DAMAGED,
+            FileError::Format { .. } => Status::FORMAT,
             _ => Status::FILE,
         };
         Self::new(status, format_args!("{error}"))

@@ -29,6 +29,8 @@ pub(crate) struct Errors {
     pub image: Py<PyType>,
     /// `gabion.CorruptFileError(GabionError, OSError)`.
     pub corrupt_file: Py<PyType>,
+    /// `gabion.FormatError(GabionError, OSError)`.
+    pub format: Py<PyType>,
     /// `gabion.ClosedError(GabionError, ValueError)`.
     pub closed: Py<PyType>,
     /// A `GabionError` and `io.UnsupportedOperation`, as files raise it. Nobody needs its name: it has no public one.
@@ -87,6 +89,12 @@ impl Errors {
             corrupt_file: under(
                 c"gabion.CorruptFileError",
                 c"The file is not a file of gabion, or it is damaged. Also an OSError.",
+                py.get_type::<PyOSError>(),
+            )?,
+            format: under(
+                c"gabion.FormatError",
+                c"The file is in a format that this version of gabion does not know: nothing is wrong with it, and the \n\
+                  version that wrote it opens it. Also an OSError.",
                 py.get_type::<PyOSError>(),
             )?,
             closed: under(
@@ -316,6 +324,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         &errors.codec,
         &errors.image,
         &errors.corrupt_file,
+        &errors.format,
         &errors.closed,
         &errors.read_only,
     ];

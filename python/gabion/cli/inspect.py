@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = _native._pile_contents(options.file)
         disk = os.stat(options.file)
-    except gabion.CorruptFileError as error:
+    except (gabion.CorruptFileError, gabion.FormatError) as error:
         complain(error)
         return 1
     except BlockingIOError as error:

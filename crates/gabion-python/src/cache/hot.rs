@@ -25,7 +25,8 @@ static METHODS: [Method; 9] = [
         get,
         c"get($self, key, /, default=None)\n--\n\n\
 The key's value, built anew at every call, or default. An expired value is none.\n\n\
-Takes no lock, and time linear in the value.\n\n\
+Takes no lock, and time linear in the value. Raises CodecError when the value's class refuses to build it: at each get,\n\
+until it ends or is discarded.\n\n\
 >>> import gabion\n\
 >>> cache = gabion.Cache('64 MiB')\n\
 >>> cache['stone'] = [4, 'MiB']\n\

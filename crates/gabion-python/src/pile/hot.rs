@@ -41,7 +41,10 @@ the system has none; the pile is unchanged then. Takes time linear in the size o
         c"get($self, ptr, /, default=...)\n--\n\n\
 Build and return the object behind a pointer: equal to what was put, and new at every call.\n\n\
 With a default, that is returned when the pointer is not live. Without (the ... of the signature), PointerError says what is wrong: the object\n\
-was removed, the pointer is another pile's, or no pile's. Takes no lock and time linear in the object.\n\n\
+was removed, the pointer is another pile's, or no pile's. Takes time linear in the object, and no lock but for a moment\n\
+where it is larger than 1 MiB, or where writers disturb it again and again.\n\n\
+Raises CodecError when the object's class refuses to build it or, in a file, is not among types; CorruptFileError when\n\
+another program has changed the file; ClosedError after close(). What the class's own code raises otherwise passes.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\
 >>> pointer = pile.put('stone')\n\

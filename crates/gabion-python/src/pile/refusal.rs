@@ -222,6 +222,7 @@ pub(super) fn of_file(error: FileError, path: &Bound<'_, PyAny>) -> PyErr {
         FileError::InUse => in_use(path, &FileError::InUse.to_string()),
         FileError::DescriptorLost => os_error(py, libc::EBADF, &FileError::DescriptorLost.to_string(), Some(path)),
         FileError::Blocks(error) => refused(py, &error, &named(&error)),
+        error @ FileError::Format { .. } => own_error(py, |errors| &errors.format, &named(&error)),
         error => own_error(py, |errors| &errors.corrupt_file, &named(&error)),
     }
 }

@@ -34,14 +34,16 @@ use crate::scratch::with_encoded_apart;
 /// the names lead to; without it, only what this program puts itself and harmless classes of the standard library.
 /// Whoever wrote the file chose what they are called with, so allow what holds values. With read_only=True, nothing of
 /// it can be changed, and any number of processes may have it open. Raises BlockingIOError where another has it open,
-/// CorruptFileError for what is no file of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in
-/// files".
+/// CorruptFileError for what is no file of gabion's or damaged, FormatError for a file of a version with another
+/// format, and the system's OSError. See docs/pile.md, "Piles in files".
 ///
 /// name is shown by repr() and tells the pile from others in `gabion top`.
 ///
 /// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
-/// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
-/// thread at any time; readers take no lock. `Pile[Person]` names the class of its objects for type checkers.
+/// PointerError for ever after; so are pointers of other piles and numbers that are no live pointer of this one. They
+/// are checked, but no secrets: who has seen one can guess others, so do not let clients name objects by them. All
+/// methods may be called from any thread at any time; readers take no lock. `Pile[Person]` names the class of its
+/// objects for type checkers.
 ///
 /// >>> import gabion
 /// >>> with gabion.Pile() as pile:
