@@ -69,7 +69,8 @@ impl Shared {
     fn flush_due(&self, mine: &Arena) {
         let _inside = inside::enter();
         self.flush(mine);
-        self.tend();
+        // A free waits for nobody, and the next one that fills the outbox comes here again.
+        self.try_tend();
     }
 
     /// Leaves everything that a thread's outbox holds at its owners.

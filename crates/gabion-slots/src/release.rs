@@ -93,10 +93,12 @@ impl Shared {
         self.trim_ownerless(|_| true)
     }
 
-    /// As [`Shared::tidy`], of those alone that have letters. Where others tidy, this may find none, and does not wait.
+    /// As [`Shared::tidy`], of those alone that have letters. Where others tidy, nothing is done: who is refused for
+    /// want of what they free waits for them in [`Shared::tidy`].
     pub fn tidy_letters(&self) {
-        if self.has_ownerless() {
-            let _tidying = lock(&self.tidying);
+        if self.has_ownerless()
+            && let Some(_tidying) = try_lock(&self.tidying)
+        {
             self.trim_ownerless(Arena::has_letters);
         }
     }
@@ -174,11 +176,29 @@ impl Shared {
     }
 
     /// Takes in what was freed of threads that have ended: nobody else looks for it until more memory is needed.
+    ///
+    /// A thread that comes while others tidy waits for them, since they may have passed the arena already that has what
+    /// this thread has left just now.
     pub fn tend(&self) {
         if self.has_ownerless() {
             let _tidying = lock(&self.tidying);
-            self.adopt_each(Arena::has_letters).for_each(|arena| self.leave(arena));
+            self.tend_ownerless();
         }
+    }
+
+    /// As [`Shared::tend`], unless others tidy. For a thread that comes again: what it has left where they had passed
+    /// is found then.
+    pub fn try_tend(&self) {
+        if self.has_ownerless()
+            && let Some(_tidying) = try_lock(&self.tidying)
+        {
+            self.tend_ownerless();
+        }
+    }
+
+    /// Takes in what was freed of threads that have ended. The caller holds the lock of those who tidy.
+    fn tend_ownerless(&self) {
+        self.adopt_each(Arena::has_letters).for_each(|arena| self.leave(arena));
     }
 
     /// Whether there are arenas without an owner. A hint: others may just adopt them.
@@ -388,10 +408,13 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::sync::{Arc, Barrier};
     use std::thread;
+    use std::time::Duration;
 
-    use crate::tests::{on_twin, take};
+    use crate::sync::lock;
+    use crate::tests::{Shared, give, on_twin, take};
     use crate::{Affinity, Slots};
 
     /// Threads that allocate at the same time, so that each has an arena of its own, and have ended.
@@ -424,5 +447,42 @@ mod tests {
             slots.shared.abandon(arena);
         }
         assert_eq!((met, slots.stats().ownerless_arenas), (4, 4));
+    }
+
+    /// An allocation that only wanted another block, and a free, waited until another thread had given back all that
+    /// ended ones had kept.
+    #[test]
+    fn who_is_not_refused_waits_for_nobody_who_tidies() {
+        let (slots, _twin) = on_twin();
+        let (ready, wait) = channel();
+        let (go, begin) = channel::<()>();
+        let (done, finished) = channel();
+        let places: Vec<_> = (0..5000).map(|_| Shared(take(&slots, Affinity::NODES, 40))).collect();
+        let busy = {
+            let slots = slots.clone();
+            thread::spawn(move || {
+                // In an arena of its own, so that it adopts none.
+                take(&slots, Affinity::DATA, 40);
+                ready.send(()).unwrap();
+                begin.recv().unwrap();
+                take(&slots, Affinity::NODES, 40);
+                take(&slots, Affinity::NODES, 4000);
+                // More than an outbox holds.
+                for place in places {
+                    give(&slots, place.0);
+                }
+                done.send(()).unwrap();
+            })
+        };
+        wait.recv().unwrap();
+        ended(&slots, 1);
+        assert_eq!(slots.stats().ownerless_arenas, 1);
+        let tidying = lock(&slots.shared.tidying);
+        go.send(()).unwrap();
+        let in_time = finished.recv_timeout(Duration::from_secs(20));
+        drop(tidying);
+        busy.join().unwrap();
+        assert!(in_time.is_ok(), "it waited");
+        slots.validate().unwrap();
     }
 }
