@@ -337,7 +337,8 @@ pub unsafe extern "C" fn gabion_slots_realloc(
 /// Frees an object.
 ///
 /// # Safety
-/// `slots` is a handle or null; `object` is null, or an object of these slots that nobody uses any more.
+/// `slots` is a handle or null; `object` is null, or an object of these slots that nobody uses any more and that has
+/// not been freed since.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_slots_free(slots: *mut SlotsHandle, object: *mut c_void) -> Status {
     // As in `gabion_slots_alloc`.

@@ -16,11 +16,12 @@ use crate::sync::{Ordering::Relaxed, Ordering::Release, lock};
 use crate::territory::Area;
 use crate::tier::{class_of, is_small};
 
-/// Frees a slot of this thread's whose page keeps its standing. False when it is none, or free already, or there is
-/// more to do; then nothing is changed.
+/// Frees a slot of this thread's whose page keeps its standing. False when it is none, or seen to be free already, or
+/// there is more to do; then nothing is changed.
 ///
 /// # Safety
-/// The address lies in a block of pages of some slots; if it is a slot's, nobody uses it any more.
+/// The address lies in a block of pages of some slots; if a slot begins there, it is taken, and nobody uses it any
+/// more.
 #[inline(always)]
 pub(crate) unsafe fn take_back(at: NonNull<u8>) -> bool {
     // SAFETY: the caller's duty; the word is that of this thread's arena.

@@ -32,7 +32,7 @@ const WORTHWHILE: u32 = 16;
 /// yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
-    /// Written by the owner alone.
+    /// Written by the owner; by another thread when it takes the page back.
     pub free: &'a AtomicU64,
     /// Set by others, cleared by the owner after it has set the same bits in `free`. Its address stands for the pair.
     pub left: &'a AtomicU64,
@@ -403,11 +403,13 @@ impl<'a> Page<'a> {
 }
 
 /// Frees the slot at an address, if its page's owner is the arena with this `word`. False when it is not, or no slot
-/// begins there, or it is free, or the page needs another standing then; then nothing is changed. What [`Page`] would
-/// find one after the other, in as few steps as there are: every free begins here.
+/// begins there, or the page needs another standing then, or the slot is seen to be free, which it should not be; then
+/// nothing is changed. What [`Page`] would find one after the other, in as few steps as there are: every free begins
+/// here.
 ///
 /// # Safety
-/// The address lies in a block of pages of some slots; the word is that of the calling thread's arena, or of none.
+/// The address lies in a block of pages of some slots; if a slot begins there, it is taken. The word is that of the
+/// calling thread's arena, or of none.
 #[inline(always)]
 pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
     const RECORD: usize = size_of::<Record>();
@@ -420,7 +422,7 @@ pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
         return false;
     }
     let offset = (at.addr().get() % PAGE_BYTES) as u64;
-    // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
+    // Plain reads, here and below, which the compiler may join with their use: nobody writes to these meanwhile.
     // SAFETY: both are fields of the record, which is mapped and aligned. They are stored to by the page's owner alone,
     // when it opens the page, and the owner is this thread's arena; so no store goes on beside these reads.
     let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
@@ -436,7 +438,9 @@ pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
     };
     // SAFETY: as above; `left` follows `free`.
     let (free, left) = unsafe { (AtomicU64::from_ptr(words), AtomicU64::from_ptr(words.add(MOST_PAIRS))) };
-    // SAFETY: only this thread writes to it.
+    // SAFETY: of a page of this thread's, others write to it only when they take the page back, which needs every slot
+    // of the page to be free or left for its owner. This one is neither: it was just seen to begin here, so it is
+    // taken, as the caller says.
     let before = unsafe { words.read() };
     let spare = record.spare.load(Relaxed).wrapping_sub(1);
     // Relaxed: written by others, but what counts here is what they did before this thread was told.

@@ -295,7 +295,8 @@ impl Slots {
     #[inline(always)]
     #[must_use = "nothing was freed when this is false"]
     pub unsafe fn free_at_hand(&self, at: NonNull<u8>) -> bool {
-        // SAFETY: in a block of pages of ours; the rest is the caller's duty.
+        // SAFETY: in a block of pages of ours. What came from these slots and was not freed since is taken; the rest is
+        // the caller's duty as well.
         !CHECKED && self.shared.territory.is_pages(at.addr().get()) && unsafe { take_back(at) }
     }
 
@@ -306,7 +307,8 @@ impl Slots {
     #[inline(always)]
     #[must_use = "nothing was freed when this is false"]
     pub unsafe fn free_sized_at_hand(&self, at: NonNull<u8>, layout: Layout) -> bool {
-        // SAFETY: what was allocated with a small layout is a slot; the rest is the caller's duty.
+        // SAFETY: what was allocated with a small layout is a slot, and what was not freed since is taken; the rest is
+        // the caller's duty as well.
         !CHECKED && is_small(layout) && unsafe { take_back(at) }
     }
 
