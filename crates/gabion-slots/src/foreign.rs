@@ -21,9 +21,7 @@ impl Shared {
     /// The page is the one around `at`, and its owner an arena of ours.
     #[inline(always)]
     pub fn free_foreign(&self, mine: &Arena, page: Page<'_>, at: NonNull<u8>) -> Result<(), FreeError> {
-        let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
-        // SAFETY: page 0 has no owner.
-        let (pair, bit) = (unsafe { page.pair_of(index) }, 1 << (index % 64));
+        let (_, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
         let epoch = page.header.epoch.load(Relaxed);
         match mine.outbox.add(page, pair.left, bit, epoch) {
             Some(true) => Ok(()),

@@ -111,9 +111,7 @@ impl Shared {
         at: NonNull<u8>,
         said: Option<(Affinity, Layout)>,
     ) -> Result<(), FreeError> {
-        let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
-        // SAFETY: page 0 has no owner.
-        let (pair, bit) = (unsafe { page.pair_of(index) }, 1 << (index % 64));
+        let (index, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
         let free = pair.free.load(Relaxed);
         if (free | pair.left.load(Relaxed)) & bit != 0 {
             return Err(FreeError::DoubleFree);
@@ -226,9 +224,7 @@ impl Shared {
             // The header, or a page of which everything is free.
             return Err(if page.index() == 0 { FreeError::NotASlot } else { FreeError::DoubleFree });
         }
-        let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
-        // SAFETY: page 0 has no owner.
-        let (pair, bit) = (unsafe { page.pair_of(index) }, 1 << (index % 64));
+        let (_, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
         // Another arena's slot that this thread has freed may still be in its outbox.
         let sent = || {
             let epoch = page.header.epoch.load(Relaxed);
@@ -285,9 +281,8 @@ fn agrees(page: Page<'_>, said: Option<(Affinity, Layout)>) -> Result<(), FreeEr
 /// # Safety
 /// As [`take_back`].
 unsafe fn agrees_foreign(page: Page<'_>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
-    let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
-    // SAFETY: page 0 has no owner.
-    if page.owner() == 0 || unsafe { page.pair_of(index) }.is_free(1 << (index % 64)) {
+    let (_, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
+    if page.owner() == 0 || pair.is_free(bit) {
         return Err(FreeError::DoubleFree);
     }
     agrees(page, said)?;

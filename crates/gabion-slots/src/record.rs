@@ -243,8 +243,7 @@ impl<'a> Page<'a> {
     /// What is known about it.
     #[inline(always)]
     pub fn record(self) -> &'a Record {
-        // SAFETY: `Header::page` keeps the index below 64.
-        unsafe { self.header.records.get_unchecked(self.index) }
+        &self.header.records[self.index]
     }
 
     /// The word of its arena, or 0 when it is not in use.
@@ -277,12 +276,21 @@ impl<'a> Page<'a> {
 
     // --- slots and pairs -------------------------------------------------------------------------
 
-    /// The slot that begins at an address in this page, if one does; see [`Shape`].
+    /// The slot that begins at an address in this page, if one does; see [`Shape`]: its index, its pair, and its bit
+    /// there.
     #[inline(always)]
-    pub fn index_of(self, at: NonNull<u8>) -> Option<usize> {
+    pub fn slot_at(self, at: NonNull<u8>) -> Option<(usize, Pair<'a>, u64)> {
         let (record, offset) = (self.record(), (at.addr().get() % PAGE_BYTES) as u64);
         let product = offset * u64::from(record.reciprocal.load(Relaxed));
-        ((product as u32) < record.limit.load(Relaxed)).then_some((product >> 32) as usize)
+        if product as u32 >= record.limit.load(Relaxed) {
+            return None;
+        }
+        let index = (product >> 32) as usize;
+        // Looked up with a check: where the slot was freed before, its owner may be opening the page for other ones, and
+        // then the two numbers above are of two ways to cut it up.
+        let words = self.header.words.get(self.index.checked_sub(1)?)?;
+        let pair = Pair { free: words.free.get(index / 64)?, left: words.left.get(index / 64)? };
+        Some((index, pair, 1 << (index % 64)))
     }
 
     /// How many pairs stand for its slots.
@@ -306,19 +314,6 @@ impl<'a> Page<'a> {
     #[inline]
     pub fn free(self) -> &'a [AtomicU64] {
         &self.words()[..self.pair_count()]
-    }
-
-    /// The pair of a slot.
-    ///
-    /// # Safety
-    /// The page is not page 0, and the index is one that [`Page::index_of`] has given.
-    #[inline(always)]
-    pub unsafe fn pair_of(self, index: usize) -> Pair<'a> {
-        // SAFETY: pages 1 to 63 have words, and the index is below 64 × MOST_PAIRS, the most slots of any shape.
-        unsafe {
-            let words = self.header.words.get_unchecked(self.index - 1);
-            Pair { free: words.free.get_unchecked(index / 64), left: words.left.get_unchecked(index / 64) }
-        }
     }
 
     /// Whether all of its slots are free or left for the owner, and allocations come from other pages. Then the owner
@@ -507,14 +502,43 @@ mod tests {
             let page = header.page(index);
             page.open(1, 1);
             for slot in 0..page.slots() as usize {
-                // SAFETY: page 1 or above, and one of its slots.
-                let pair = unsafe { page.pair_of(slot) };
-                let (same, bit) = (page.pairs().nth(slot / 64).unwrap(), 1 << (slot % 64));
+                // SAFETY: so many slots lie in the page.
+                let begin = unsafe { page.first_slot().add(slot * usize::from(page.shape().slot)) };
+                let (index, pair, bit) = page.slot_at(begin).unwrap();
+                let same = page.pairs().nth(slot / 64).unwrap();
+                assert_eq!((index, bit), (slot, 1 << (slot % 64)));
                 assert!(header.page_of(pair.left) == page && ptr::eq(same.left, pair.left));
                 assert!(page.valid(slot / 64) & pair.free.load(Relaxed) & bit != 0);
             }
         }
         // What was opened here is nobody's; dropping the slots gives the block back whatever it says.
         drop(slots);
+    }
+
+    /// A slot that is freed again while its owner opens the page for other ones was looked for beyond the page's pairs.
+    #[test]
+    fn between_two_shapes_no_slot_lies_beyond_the_pairs() {
+        let (slots, _twin) = on_twin();
+        let at = take(&slots, Affinity::NODES, 8);
+        // SAFETY: a slot of these slots.
+        let header = unsafe { Page::around(at) }.header;
+        let (page, marks) = (header.page(5), 1..SHAPES.len());
+        for (reciprocal, limit) in marks.clone().flat_map(|one| marks.clone().map(move |other| (one, other))) {
+            page.record().reciprocal.store(SHAPES[reciprocal].reciprocal, Relaxed);
+            page.record().limit.store(SHAPES[limit].limit, Relaxed);
+            for word in 0..PAGE_BYTES / 8 {
+                // SAFETY: as above.
+                let begin = unsafe { header.base().add(5 * PAGE_BYTES + word * 8) };
+                if let Some((index, ..)) = page.slot_at(begin) {
+                    assert!(index < MOST_PAIRS * 64);
+                }
+            }
+        }
+        for page in 0..PAGES_PER_BLOCK {
+            // SAFETY: as above.
+            let begin = unsafe { header.base().add(page * PAGE_BYTES) };
+            let in_use = page == 1 || page == 5;
+            assert_eq!(header.page(page).slot_at(begin).is_some(), in_use);
+        }
     }
 }

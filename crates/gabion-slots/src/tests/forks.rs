@@ -44,8 +44,8 @@ fn what_a_thread_was_just_leaving_is_found_in_the_child() {
     // Steps 1 and 2 of a letter, by a thread that has not come to step 3.
     // SAFETY: a slot of these slots.
     let page = unsafe { Page::around(at) };
-    let index = page.index_of(at).unwrap();
-    page.pairs().next().unwrap().left.fetch_or(1 << index, Relaxed);
+    let (_, pair, bit) = page.slot_at(at).unwrap();
+    pair.left.fetch_or(bit, Relaxed);
     page.header.mail.pages.fetch_or(1 << page.index(), Relaxed);
     in_child(|| {
         slots.trim();
@@ -118,7 +118,8 @@ fn a_child_goes_on_with_the_arena_of_a_thread_that_had_ended() {
     // Steps 1 and 2 of a letter, by a thread that has not come to step 3.
     // SAFETY: a slot of these slots.
     let page = unsafe { Page::around(at.0) };
-    page.pairs().next().unwrap().left.fetch_or(1 << page.index_of(at.0).unwrap(), Relaxed);
+    let (_, pair, bit) = page.slot_at(at.0).unwrap();
+    pair.left.fetch_or(bit, Relaxed);
     page.header.mail.pages.fetch_or(1 << page.index(), Relaxed);
     in_child(|| {
         slots.trim();

@@ -131,20 +131,18 @@ fn a_second_free_that_waits_to_be_read_breaks_no_equation() {
     // As it comes about in the checked build as well, which leaves each free at its owner at once.
     // SAFETY: a slot of this arena's, whose page stays for the sake of what is kept.
     let page = unsafe { Page::around(at) };
-    let index = page.index_of(at).unwrap();
-    // SAFETY: the index is one of the page's.
-    let pair = unsafe { page.pair_of(index) };
+    let (_, pair, bit) = page.slot_at(at).unwrap();
     let mine = seat::existing(&slots.shared).unwrap();
     slots.shared.read_letters(mine);
     let mail = &page.header.mail;
-    letters::leave(pair.left, 1 << (index % 64), &mail.pages, page.index() as u32, || {
+    letters::leave(pair.left, bit, &mail.pages, page.index() as u32, || {
         mine.letters.slots.put(link(mail.number.load(Relaxed)), &mail.next);
     });
     slots.validate().unwrap();
     slots.shared.read_letters(mine);
     assert_eq!(u64::from(second.is_err()) + slots.stats().total().late_double_frees, 2);
     // What nobody says is found.
-    pair.left.fetch_or(1 << (index % 64), Relaxed);
+    pair.left.fetch_or(bit, Relaxed);
     slots.validate().unwrap_err();
     pair.left.store(0, Relaxed);
     slots.validate().unwrap();
