@@ -23,9 +23,9 @@ use crate::tier::{class_of, is_small};
 /// The address lies in a block of pages of some slots; if a slot begins there, it is taken, and nobody uses it any
 /// more.
 #[inline(always)]
-pub(crate) unsafe fn take_back(at: NonNull<u8>) -> bool {
+pub(crate) unsafe fn free_local_fast(at: NonNull<u8>) -> bool {
     // SAFETY: the caller's duty; the word is that of this thread's arena.
-    unsafe { record::take_back(at, seat::word()) }
+    unsafe { record::free_local_fast(at, seat::word()) }
 }
 
 impl Shared {
@@ -33,6 +33,7 @@ impl Shared {
     ///
     /// # Safety
     /// As there.
+    #[cold]
     #[inline(never)]
     pub unsafe fn free_any(self: &Arc<Self>, at: NonNull<u8>) -> Result<(), FreeError> {
         if self.territory.is_pages(at.addr().get()) {
@@ -40,7 +41,7 @@ impl Shared {
             return unsafe { self.free_slot(at, None) };
         }
         // SAFETY: the caller's duty.
-        if unsafe { self.free_at_hand(at) } {
+        if unsafe { self.free_chunk_fast(at) } {
             return Ok(());
         }
         // SAFETY: the caller's duty.
@@ -51,8 +52,9 @@ impl Shared {
     ///
     /// # Safety
     /// As there.
+    #[cold]
     #[inline(never)]
-    pub unsafe fn free_as_said(
+    pub unsafe fn free_any_sized(
         self: &Arc<Self>,
         affinity: Affinity,
         at: NonNull<u8>,
@@ -64,7 +66,7 @@ impl Shared {
         }
         let said = Some((affinity, layout));
         // SAFETY: the caller's duty.
-        if unsafe { self.free_at_hand(at) } {
+        if unsafe { self.free_chunk_fast(at) } {
             return Ok(());
         }
         match self.territory.at(at.addr().get()) {
@@ -85,7 +87,7 @@ impl Shared {
     /// Frees a slot, wherever it belongs.
     ///
     /// # Safety
-    /// As [`take_back`].
+    /// As [`free_local_fast`].
     #[inline(always)]
     unsafe fn free_slot(self: &Arc<Self>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
         // SAFETY: the caller's duty.
@@ -102,7 +104,7 @@ impl Shared {
     /// Frees a slot of this thread's, of whose page this was said to be.
     ///
     /// # Safety
-    /// As [`take_back`].
+    /// As [`free_local_fast`].
     #[cold]
     #[inline(never)]
     unsafe fn free_own(
@@ -132,7 +134,7 @@ impl Shared {
             self.relist(arena, page, index / 64);
             self.bury(arena);
         } else {
-            // Release: as in `record::take_back`.
+            // Release: as in `record::free_local_fast`.
             pair.free.store(free | bit, Release);
         }
         Ok(())
@@ -141,7 +143,7 @@ impl Shared {
     /// Frees a slot that is not of the arena this thread used last.
     ///
     /// # Safety
-    /// As [`take_back`].
+    /// As [`free_local_fast`].
     #[inline(always)]
     unsafe fn free_elsewhere(
         self: &Arc<Self>,
@@ -239,7 +241,7 @@ impl Shared {
     /// # Safety
     /// As [`Slots::free`](crate::Slots::free).
     #[inline(always)]
-    unsafe fn free_at_hand(&self, at: NonNull<u8>) -> bool {
+    unsafe fn free_chunk_fast(&self, at: NonNull<u8>) -> bool {
         // SAFETY: `self` keeps the slots alive; the rest is the caller's duty.
         unsafe { seat::current(self.id).is_some_and(|arena| self.free_chunk_at_hand(arena, at)) }
     }
@@ -279,7 +281,7 @@ fn agrees(page: Page<'_>, said: Option<(Affinity, Layout)>) -> Result<(), FreeEr
 /// As [`agrees`], for another arena's slot, which is looked at and filled before it is left there.
 ///
 /// # Safety
-/// As [`take_back`].
+/// As [`free_local_fast`].
 unsafe fn agrees_foreign(page: Page<'_>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
     let (_, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
     if page.owner() == 0 || pair.is_free(bit) {

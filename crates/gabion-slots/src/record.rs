@@ -319,7 +319,7 @@ impl<'a> Page<'a> {
     /// Whether all of its slots are free or left for the owner, and allocations come from other pages. Then the owner
     /// has done with it, until it looks at its lists. For whoever holds the lock of the arena's lists.
     pub fn is_returned(self) -> bool {
-        // Acquire: pairs with the release in `take_back` and in `letters::leave`.
+        // Acquire: pairs with the release in `free_local_fast` and in `letters::leave`.
         let whole = |(index, pair): (usize, Pair<'_>)| {
             let valid = self.valid(index);
             (pair.free.load(Acquire) | pair.left.load(Acquire)) & valid == valid
@@ -406,7 +406,7 @@ impl<'a> Page<'a> {
 /// The address lies in a block of pages of some slots; if a slot begins there, it is taken. The word is that of the
 /// calling thread's arena, or of none.
 #[inline(always)]
-pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
+pub(crate) unsafe fn free_local_fast(at: NonNull<u8>, word: u64) -> bool {
     const RECORD: usize = size_of::<Record>();
     // SAFETY: the caller's duty.
     let base = unsafe { block_of(at) };

@@ -203,7 +203,7 @@ impl Shared {
 
     /// Whether there are arenas without an owner. A hint: others may just adopt them.
     fn has_ownerless(&self) -> bool {
-        self.ownerless.load(Relaxed) != 0
+        self.ownerless_hint.load(Relaxed) != 0
     }
 
     /// Adopts arenas without an owner, if they are `worthwhile`, one after another: each is to be let go before the
@@ -217,8 +217,8 @@ impl Shared {
 
     fn adopt_if_ownerless(&self, arena: &Arena) -> bool {
         let mut state = self.lock();
-        let State { ownerless, warm, .. } = &mut *state;
-        let found = [warm, ownerless].into_iter().any(|list| {
+        let State { ownerless_cold, ownerless_warm, .. } = &mut *state;
+        let found = [ownerless_warm, ownerless_cold].into_iter().any(|list| {
             let at = list.iter().position(|&index| index == arena.index);
             at.map(|at| list.remove(at)).is_some()
         });
@@ -383,7 +383,7 @@ impl Shared {
         for arena in self.sound_arenas(state) {
             // The thread that was leaving something somewhere is gone.
             arena.outbox.hazard.clear();
-            let ended = state.ownerless.contains(&arena.index) || state.warm.contains(&arena.index);
+            let ended = state.ownerless_cold.contains(&arena.index) || state.ownerless_warm.contains(&arena.index);
             if !ended && mine.is_none_or(|mine| mine.index != arena.index) {
                 // Relaxed: other threads come later.
                 arena.orphaned.store(true, Relaxed);

@@ -111,9 +111,9 @@ pub(crate) struct State {
     /// How many releases there were.
     pub releases: u64,
     /// Those without an owner, by index, and with no empty block.
-    pub ownerless: Vec<u32>,
+    pub ownerless_cold: Vec<u32>,
     /// Those without an owner that keep what the next thread will want: [`MOST_WARM`] at most.
-    pub warm: Vec<u32>,
+    pub ownerless_warm: Vec<u32>,
     /// By address.
     pub large: HashMap<usize, Large>,
 }
@@ -129,7 +129,7 @@ pub(crate) struct Shared {
     pub books: Box<[Books]>,
     arenas: Box<[AtomicPtr<Arena>]>,
     /// How many arenas have no owner, of both kinds. A hint.
-    pub ownerless: AtomicUsize,
+    pub ownerless_hint: AtomicUsize,
     /// Held by a thread that takes what is empty from other threads' arenas. Taken before any other lock, those of
     /// arenas' lists included.
     pub taking: Mutex<()>,
@@ -155,15 +155,15 @@ impl Shared {
             territory: Territory::new().map_err(SlotsError::NoMemory)?,
             books: books.into_boxed_slice(),
             arenas: null_pointers(MOST_ARENAS).map_err(SlotsError::NoMemory)?,
-            ownerless: AtomicUsize::new(0),
+            ownerless_hint: AtomicUsize::new(0),
             taking: Mutex::new(()),
             tidying: Mutex::new(()),
             state: Mutex::new(State {
                 names: FIRST.map(|(name, _)| name.to_owned()).to_vec(),
                 made: 0,
                 releases: 0,
-                ownerless: Vec::new(),
-                warm: Vec::new(),
+                ownerless_cold: Vec::new(),
+                ownerless_warm: Vec::new(),
                 // Its first key comes from the system.
                 large: out_of_cancels_reach(HashMap::new),
             }),
@@ -300,7 +300,7 @@ impl Shared {
     pub fn adopt(&self) -> Result<&Arena, SlotsError> {
         {
             let mut state = self.lock();
-            let index = state.warm.pop().or_else(|| state.ownerless.pop());
+            let index = state.ownerless_warm.pop().or_else(|| state.ownerless_cold.pop());
             if let Some(arena) = index.and_then(|index| self.arena(index as usize)) {
                 self.count_ownerless(&state);
                 return Ok(arena);
@@ -324,10 +324,10 @@ impl Shared {
         let index = state.made;
         let place = self.arenas.get(index).ok_or(BlockError::Exhausted { what: "arenas" })?;
         // So that no thread allocates while it ends.
-        let most = index + 1 - state.ownerless.len();
-        make_room(&mut state.ownerless, most)?;
-        let most = MOST_WARM.saturating_sub(state.warm.len());
-        make_room(&mut state.warm, most)?;
+        let most = index + 1 - state.ownerless_cold.len();
+        make_room(&mut state.ownerless_cold, most)?;
+        let most = MOST_WARM.saturating_sub(state.ownerless_warm.len());
+        make_room(&mut state.ownerless_warm, most)?;
         // SAFETY: the caller's duty.
         let made = unsafe { Arena::name(arena, self.id << INDEX_BITS | index as u64, index as u32) };
         for (row, books) in made.rows.iter().zip(&self.books).take(state.names.len()) {
@@ -370,8 +370,8 @@ impl Shared {
     fn keep_warm(&self, arena: &Arena) {
         {
             let mut state = self.lock();
-            if state.warm.len() < MOST_WARM {
-                state.warm.push(arena.index);
+            if state.ownerless_warm.len() < MOST_WARM {
+                state.ownerless_warm.push(arena.index);
                 self.count_ownerless(&state);
                 return;
             }
@@ -383,13 +383,13 @@ impl Shared {
     /// Lets an arena go that has no empty block.
     pub fn abandon(&self, arena: &Arena) {
         let mut state = self.lock();
-        state.ownerless.push(arena.index);
+        state.ownerless_cold.push(arena.index);
         self.count_ownerless(&state);
     }
 
     /// Tells how many arenas have no owner.
     pub fn count_ownerless(&self, state: &State) {
-        self.ownerless.store(state.ownerless.len() + state.warm.len(), Ordering::Relaxed);
+        self.ownerless_hint.store(state.ownerless_cold.len() + state.ownerless_warm.len(), Ordering::Relaxed);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::affinity::{Affinity, AffinitySettings};
 use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
 use crate::fork::watch_forks;
-use crate::freeing::take_back;
+use crate::freeing::free_local_fast;
 use crate::record::Page;
 use crate::seat;
 use crate::shared::Shared;
@@ -283,7 +283,7 @@ impl Slots {
             return Ok(());
         }
         // SAFETY: as above.
-        unsafe { self.free_further(at) }
+        unsafe { self.shared.free_any(at) }
     }
 
     /// What [`Slots::free`] begins with, alone: frees a slot of this thread, in some dozens of instructions and no
@@ -297,7 +297,7 @@ impl Slots {
     pub unsafe fn free_at_hand(&self, at: NonNull<u8>) -> bool {
         // SAFETY: in a block of pages of ours. What came from these slots and was not freed since is taken; the rest is
         // the caller's duty as well.
-        !CHECKED && self.shared.territory.is_pages(at.addr().get()) && unsafe { take_back(at) }
+        !CHECKED && self.shared.territory.is_pages(at.addr().get()) && unsafe { free_local_fast(at) }
     }
 
     /// As [`Slots::free_at_hand`], for callers that know the layout.
@@ -309,14 +309,7 @@ impl Slots {
     pub unsafe fn free_sized_at_hand(&self, at: NonNull<u8>, layout: Layout) -> bool {
         // SAFETY: what was allocated with a small layout is a slot, and what was not freed since is taken; the rest is
         // the caller's duty as well.
-        !CHECKED && is_small(layout) && unsafe { take_back(at) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn free_further(&self, at: NonNull<u8>) -> Result<(), FreeError> {
-        // SAFETY: the caller's duty.
-        unsafe { self.shared.free_any(at) }
+        !CHECKED && is_small(layout) && unsafe { free_local_fast(at) }
     }
 
     /// As [`Slots::free`], for callers that know affinity and layout: saves looking up what kind of memory it is. The
@@ -335,14 +328,7 @@ impl Slots {
             return Ok(());
         }
         // SAFETY: as above.
-        unsafe { self.free_sized_further(affinity, at, layout) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn free_sized_further(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
-        // SAFETY: the caller's duty.
-        unsafe { self.shared.free_as_said(affinity, at, layout) }
+        unsafe { self.shared.free_any_sized(affinity, at, layout) }
     }
 
     /// As [`Slots::usable_size`], for callers that want to know whether something that was handed out and is not freed

@@ -143,7 +143,7 @@ impl Shared {
             }
         }
         self.count_rest(&state, &mut affinities);
-        let ownerless_arenas = state.ownerless.len() + state.warm.len();
+        let ownerless_arenas = state.ownerless_cold.len() + state.ownerless_warm.len();
         let sound = self.sound_arenas(&state).count();
         let (arenas, orphaned_arenas) = (sound - ownerless_arenas, state.made - sound);
         SlotsStats { affinities, arenas, ownerless_arenas, orphaned_arenas }

@@ -35,7 +35,8 @@ impl Shared {
         // Who takes what is empty puts it aside for a moment.
         let _taking = lock(&self.taking);
         let state = self.lock();
-        let ownerless = state.ownerless.iter().chain(&state.warm).filter_map(|&index| self.arena(index as usize));
+        let ownerless =
+            state.ownerless_cold.iter().chain(&state.ownerless_warm).filter_map(|&index| self.arena(index as usize));
         self.validate_arenas(&state, ownerless.chain([arena]))
     }
 

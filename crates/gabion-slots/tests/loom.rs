@@ -175,7 +175,7 @@ fn a_released_block_is_not_touched_any_more() {
 }
 
 /// Another thread than the owner takes the block once all of it is free or left. As in `Shared::take_empty`, with the
-/// order in which `record::take_back` frees a slot of its own and `Page::is_returned` looks.
+/// order in which `record::free_local_fast` frees a slot of its own and `Page::is_returned` looks.
 #[test]
 fn a_block_is_taken_when_its_owner_has_done_with_it() {
     bounded(|| {
