@@ -14,9 +14,9 @@ use gabion_blocks::prefetch;
 use gabion_heap::{CLASSES, Chunks, MAX_SLOT_WORDS, class_for_words};
 
 use crate::affinity::Affinity;
-use crate::letters::LetterBox;
-use crate::outbox::Outbox;
 use crate::record::{Header, Page, Standing};
+use crate::remote::RemoteFreeStack;
+use crate::remote_buffer::RemoteFreeBuffer;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 use crate::tier::words_of;
 
@@ -78,8 +78,8 @@ pub(crate) struct Row {
     pub chunk_objects: AtomicU64,
     pub chunk_bytes: AtomicU64,
     /// Those among them that others have freed, and their bytes; added up by others.
-    pub left_objects: AtomicU64,
-    pub left_bytes: AtomicU64,
+    pub remote_objects: AtomicU64,
+    pub remote_bytes: AtomicU64,
     /// What of the bytes the affinity's books know.
     pub booked: Cell<u64>,
 }
@@ -96,29 +96,30 @@ pub(crate) struct Arena {
     /// How often threads that were ending have borrowed it.
     pub borrowed: Cell<u32>,
     /// Empty blocks that are to be given back, in the form of `record::link`.
-    pub doomed: Cell<u32>,
+    pub queued: Cell<u32>,
     /// The same of blocks of chunks.
-    pub doomed_chunks: Cell<u32>,
+    pub queued_chunks: Cell<u32>,
     /// What was charged for the latter.
-    pub doomed_bytes: Cell<u64>,
-    pub outbox: Outbox,
+    pub queued_bytes: Cell<u64>,
+    pub remote_buffer: RemoteFreeBuffer,
     /// Held by a thread that changes lists of pages and blocks: the owner, or one that takes back what is empty here.
     /// What takes a slot of an active page, or frees one whose page keeps its standing, does without. Taken before the
     /// locks of the `Slots`, but for that of threads that [take](crate::shared::Shared::taking).
     pub lists: Mutex<()>,
-    /// Held by a thread that opens letters or trims, because both may touch an affinity that another thread releases.
-    pub reading: Mutex<()>,
-    pub letters: Letters,
+    /// Held by a thread that collects remote frees or trims, because both may touch an affinity that another thread
+    /// releases.
+    pub collecting: Mutex<()>,
+    pub remote: RemoteFrees,
     pub rows: [Row; ROWS],
 }
 
 /// What other threads write to. Not by its alignment apart from what the owner writes to, but by what lies around it:
 /// see [`Arena::new`].
 #[repr(C)]
-pub(crate) struct Letters {
+pub(crate) struct RemoteFrees {
     _before: [u8; APART],
     /// Blocks of pages with freed slots.
-    pub slots: LetterBox,
+    pub slots: RemoteFreeStack,
     /// The first of the freed chunks, in the form of `Loc::bits` plus one; each holds the next.
     pub chunks: AtomicU64,
     _behind: [u8; APART],
@@ -146,7 +147,7 @@ impl Arena {
         // are written as they should be. Rows that are never used stay untouched: an arena is an MiB long.
         unsafe {
             (&raw mut (*arena.as_ptr()).lists).write(Mutex::new(()));
-            (&raw mut (*arena.as_ptr()).reading).write(Mutex::new(()));
+            (&raw mut (*arena.as_ptr()).collecting).write(Mutex::new(()));
         }
         Some(arena)
     }
@@ -186,11 +187,11 @@ impl Arena {
         &self.rows[affinity.index() as usize]
     }
 
-    /// True when others have left something.
+    /// True when others have freed something of it.
     #[inline]
-    pub fn has_letters(&self) -> bool {
+    pub fn has_remote_frees(&self) -> bool {
         // Relaxed: who misses one finds it the next time.
-        !self.letters.slots.is_empty() || self.letters.chunks.load(Relaxed) != 0
+        !self.remote.slots.is_empty() || self.remote.chunks.load(Relaxed) != 0
     }
 }
 
@@ -291,7 +292,7 @@ impl Shelf {
                 // Only on the way through free memory that no other thread has had: it would be taken away from that
                 // one.
                 let next = words.get(cursor + 1).is_some_and(|next| next.load(Relaxed) == u64::MAX);
-                let own = page.record().returned.load(Relaxed) == 0;
+                let own = page.record().remote_freed.load(Relaxed) == 0;
                 let ahead = if own && next && free == u64::MAX && cursor > start { AHEAD_BYTES } else { 0 };
                 self.far.set(self.base.get().wrapping_add(ahead));
                 self.prefetch(free);

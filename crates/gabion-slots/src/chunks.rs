@@ -19,8 +19,8 @@ use crate::tier::{CHUNK_ALIGN, Tier, tier};
 /// What lies in front of a block's first chunk.
 const HEADER_BYTES: usize = 1024;
 
-/// Where a doomed block of chunks holds the name of the next: inside of what is free there.
-const DOOMED_WORD: usize = HEADER_BYTES / 8 + 2;
+/// Where a block of chunks that is to be returned holds the name of the next: inside of what is free there.
+const QUEUE_WORD: usize = HEADER_BYTES / 8 + 2;
 
 /// Bits of a block's shard number below the arena's index.
 const AFFINITY_BITS: u32 = 8;
@@ -38,8 +38,8 @@ impl Shared {
         align: usize,
     ) -> Result<NonNull<u8>, SlotsError> {
         self.known(affinity)?;
-        if arena.has_letters() {
-            self.read_letters(arena);
+        if arena.has_remote_frees() {
+            self.collect_remote_frees(arena);
         }
         let row = arena.row(affinity);
         if row.chunks.get().is_null() {
@@ -53,7 +53,7 @@ impl Shared {
             Ok(None) => {
                 // What was freed of ended threads may be blocks of which the next one can be. This arena is none of
                 // theirs.
-                self.tidy_letters();
+                self.try_trim_ownerless();
                 chunks.take_aligned(ground, words, align / 8)
             }
             Ok(Some(taken)) => Ok(taken),
@@ -69,7 +69,7 @@ impl Shared {
         {
             let _ = chunks.free(self.ground(affinity), at);
             // Nobody may find it at hand.
-            self.doom_chunk_blocks(arena, chunks, affinity, true);
+            self.queue_chunk_blocks(arena, chunks, affinity, true);
             return Err(SlotsError::NoMemory(error));
         }
         self.chunk_in(row, affinity, Chunks::room(block, at) * 8);
@@ -77,12 +77,12 @@ impl Shared {
         Ok(unsafe { base.add(at.word() * 8) })
     }
 
-    /// As [`Shared::alloc_chunk`], if nobody has left anything and there is room in memory that was touched before:
+    /// As [`Shared::alloc_chunk`], if no remote frees wait and there is room in memory that was touched before:
     /// nothing is mapped or entered then.
     #[inline]
     pub fn alloc_chunk_at_hand(&self, arena: &Arena, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
         let tier = tier(layout, self.books(affinity).mask.load(Relaxed));
-        if tier != (Tier::Chunk { align: CHUNK_ALIGN }) || arena.has_letters() {
+        if tier != (Tier::Chunk { align: CHUNK_ALIGN }) || arena.has_remote_frees() {
             return None;
         }
         let row = arena.row(affinity);
@@ -122,8 +122,8 @@ impl Shared {
         if chunks.has_empty_block() {
             let _inside = inside::enter();
             let _lists = lock(&mine.lists);
-            self.doom_chunk_blocks(mine, chunks, affinity, false);
-            self.bury(mine);
+            self.queue_chunk_blocks(mine, chunks, affinity, false);
+            self.return_queued(mine);
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Shared {
         grown
     }
 
-    /// Frees a chunk; one of another arena by way of that arena's letters.
+    /// Frees a chunk; one of another arena by way of that arena's remote frees.
     ///
     /// # Safety
     /// As [`Shared::chunk_at`]; if a chunk begins there, nobody uses it any more.
@@ -232,41 +232,41 @@ impl Shared {
         let owner = self.arena(owner as usize).ok_or(FreeError::NotASlot)?;
         Chunks::leave(block, chunk).map_err(|_| FreeError::DoubleFree)?;
         let row = owner.row(affinity);
-        row.left_objects.fetch_add(1, Relaxed);
-        row.left_bytes.fetch_add(bytes as u64, Relaxed);
+        row.remote_objects.fetch_add(1, Relaxed);
+        row.remote_bytes.fetch_add(bytes as u64, Relaxed);
         if CHECKED {
-            // SAFETY: ours until it is posted.
+            // SAFETY: ours until it is pushed.
             unsafe { fill(at, bytes) };
         }
-        post_chunk(owner, block, chunk);
-        self.note_left(mine, bytes);
+        push_remote_chunk(owner, block, chunk);
+        self.count_remote_free(mine, bytes);
         Ok(())
     }
 
-    /// Takes blocks without a chunk off, all but one or all, to be given back by [`Shared::bury`] at the end of the
-    /// operation.
-    pub fn doom_chunk_blocks(&self, arena: &Arena, chunks: &mut Chunks, affinity: Affinity, all: bool) {
+    /// Takes blocks without a chunk off, all but one or all, to be given back by [`Shared::return_queued`] at the end
+    /// of the operation.
+    pub fn queue_chunk_blocks(&self, arena: &Arena, chunks: &mut Chunks, affinity: Affinity, all: bool) {
         let before = chunks.counts().0;
         while let Some(number) = chunks.empty_block(self.ground(affinity), all) {
             let Some(block) = self.blocks.block(number) else { unreachable!("a block of the set") };
-            block.word(DOOMED_WORD).store(u64::from(arena.doomed_chunks.replace(link(number))), Relaxed);
+            block.word(QUEUE_WORD).store(u64::from(arena.queued_chunks.replace(link(number))), Relaxed);
         }
         // The affinity is charged for touched pages, not for whole blocks.
         let pages = before - chunks.counts().0;
-        arena.doomed_bytes.set(arena.doomed_bytes.get() + pages * PAGE_BYTES as u64);
+        arena.queued_bytes.set(arena.queued_bytes.get() + pages * PAGE_BYTES as u64);
     }
 
-    /// Strikes the doomed blocks of chunks off the map. Returns the first of their list, for
+    /// Strikes the queued blocks of chunks off the map. Returns the first of their list, for
     /// [`Shared::give_chunk_blocks_back`]. The caller holds the lock.
     ///
-    /// Nobody is waited for, as where slots are left: who leaves a chunk looks at nothing of its block once it is
-    /// posted, and until then the block is not empty.
+    /// Nobody is waited for, as where slots are freed: who frees a chunk looks at nothing of its block once it is
+    /// pushed, and until then the block is not empty.
     pub fn strike_chunk_blocks(&self, arena: &Arena) -> u32 {
-        let first = arena.doomed_chunks.take();
+        let first = arena.queued_chunks.take();
         let mut next = first;
-        while let Some((base, block)) = self.doomed_block(next) {
+        while let Some((base, block)) = self.queued_block(next) {
             self.territory.strike(base.addr().get(), BLOCK_BYTES);
-            next = block.word(DOOMED_WORD).load(Relaxed) as u32;
+            next = block.word(QUEUE_WORD).load(Relaxed) as u32;
         }
         first
     }
@@ -274,9 +274,9 @@ impl Shared {
     /// Strikes a block of chunks that was taken off from the map, and links it to `next`. Returns its name in the list.
     /// The caller holds the lock.
     pub fn strike_chunk_block(&self, number: u32, next: u32) -> u32 {
-        let Some((base, block)) = self.doomed_block(link(number)) else { unreachable!("a block of the set") };
+        let Some((base, block)) = self.queued_block(link(number)) else { unreachable!("a block of the set") };
         self.territory.strike(base.addr().get(), BLOCK_BYTES);
-        block.word(DOOMED_WORD).store(u64::from(next), Relaxed);
+        block.word(QUEUE_WORD).store(u64::from(next), Relaxed);
         link(number)
     }
 
@@ -284,15 +284,15 @@ impl Shared {
     /// lock is held.
     pub fn give_chunk_blocks_back(&self, first: u32) {
         let mut next = first;
-        while let Some((_, block)) = self.doomed_block(next) {
+        while let Some((_, block)) = self.queued_block(next) {
             let number = block.number();
-            next = block.word(DOOMED_WORD).load(Relaxed) as u32;
+            next = block.word(QUEUE_WORD).load(Relaxed) as u32;
             // SAFETY: taken off and struck, so nobody comes here any more; `block` is not used below.
             unsafe { self.blocks.give_back(number) };
         }
     }
 
-    fn doomed_block(&self, name: u32) -> Option<(NonNull<u8>, Block<'_>)> {
+    fn queued_block(&self, name: u32) -> Option<(NonNull<u8>, Block<'_>)> {
         let number = name.checked_sub(1)?;
         self.blocks.base(number).zip(self.blocks.block(number))
     }
@@ -333,9 +333,9 @@ fn new_chunks(shard: u32) -> Result<Box<Chunks>, BlockError> {
     Chunks::without_readers(shard).and_then(try_box)
 }
 
-/// Leaves a chunk, marked as left, at its owner; its first word holds the link.
-pub(crate) fn post_chunk(owner: &Arena, block: Block<'_>, chunk: Loc) {
-    let (first, place) = (&owner.letters.chunks, block.word(chunk.word()));
+/// Pushes a chunk, marked as left, onto the stack of its owner; its first word holds the link.
+pub(crate) fn push_remote_chunk(owner: &Arena, block: Block<'_>, chunk: Loc) {
+    let (first, place) = (&owner.remote.chunks, block.word(chunk.word()));
     let mut head = first.load(Relaxed);
     loop {
         place.store(head, Relaxed);

@@ -1,9 +1,9 @@
 //! A forked child begins with locks that nobody holds.
 //!
 //! Before the fork every lock of all `Slots` is taken: the list of them; of each the locks of those who take and who
-//! tidy, that of its state, the locks of its arenas' letters, and that of its blocks. The pool's follow. After the fork
-//! both sides let go. In the child the arenas of other threads are orphans and stay as they are: what lies in them can
-//! be used and freed, and is not given back.
+//! see to arenas without an owner, that of its state, the locks of who collects in its arenas, and that of its blocks.
+//! The pool's follow. After the fork both sides let go. In the child the arenas of other threads are orphans and stay
+//! as they are: what lies in them can be used and freed, and is not given back.
 
 use std::sync::{Arc, Weak};
 
@@ -20,9 +20,9 @@ static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 /// The locks of one `Slots`, which they keep alive. Let go in the order of the fields.
 struct LockedSlots {
     _blocks: set::LockedSet<'static>,
-    _readings: Vec<MutexGuard<'static, ()>>,
+    _collecting: Vec<MutexGuard<'static, ()>>,
     state: MutexGuard<'static, State>,
-    _tidying: MutexGuard<'static, ()>,
+    _ownerless: MutexGuard<'static, ()>,
     _taking: MutexGuard<'static, ()>,
     shared: Arc<Shared>,
 }
@@ -57,16 +57,17 @@ pub(crate) fn watch_forks(shared: &Arc<Shared>) -> Result<(), BlockError> {
 fn hold(shared: Arc<Shared>) -> LockedSlots {
     // SAFETY: the value keeps the slots alive longer than the locks, which are let go first.
     let forever: &'static Shared = unsafe { &*Arc::as_ptr(&shared) };
-    // Where nobody takes or tidies, the locks of lists are held by the arenas' own threads alone, if at all.
+    // Where nobody takes, and nobody sees to arenas without an owner, the locks of lists are held by the arenas' own
+    // threads alone, if at all.
     let taking = lock(&forever.taking);
-    let tidying = lock(&forever.tidying);
+    let ownerless = lock(&forever.ownerless_lock);
     let state = forever.lock();
-    let readings = forever.arenas(&state).map(|arena| lock(&arena.reading)).collect();
+    let collecting = forever.arenas(&state).map(|arena| lock(&arena.collecting)).collect();
     LockedSlots {
         _blocks: forever.blocks.hold(),
-        _readings: readings,
+        _collecting: collecting,
         state,
-        _tidying: tidying,
+        _ownerless: ownerless,
         _taking: taking,
         shared,
     }
@@ -91,6 +92,6 @@ extern "C" fn in_child() {
     let _inside = inside::enter();
     let held = AcrossFork::let_go(&HELD);
     for one in held.iter().flat_map(|held| &held.each) {
-        one.shared.reopen_letters(&one.state, seat::existing(&one.shared));
+        one.shared.rebuild_remote_frees(&one.state, seat::existing(&one.shared));
     }
 }

@@ -45,7 +45,7 @@ impl Shared {
             return Ok(());
         }
         // SAFETY: the caller's duty.
-        unsafe { self.free_slowly(at, None) }
+        unsafe { self.free_chunk_or_large(at, None) }
     }
 
     /// What [`Slots::free_sized`](crate::Slots::free_sized) ends with.
@@ -76,7 +76,7 @@ impl Shared {
             }
             Area::Chunks | Area::Large if !is_small(layout) => {
                 // SAFETY: the caller's duty.
-                unsafe { self.free_slowly(at, said) }
+                unsafe { self.free_chunk_or_large(at, said) }
             }
             Area::Nothing => Err(FreeError::Foreign),
             Area::Rest => Err(FreeError::NotASlot),
@@ -115,7 +115,7 @@ impl Shared {
     ) -> Result<(), FreeError> {
         let (index, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
         let free = pair.free.load(Relaxed);
-        if (free | pair.left.load(Relaxed)) & bit != 0 {
+        if (free | pair.remote_free.load(Relaxed)) & bit != 0 {
             return Err(FreeError::DoubleFree);
         }
         if CHECKED {
@@ -132,7 +132,7 @@ impl Shared {
             // Relaxed: published by the lock.
             pair.free.store(free | bit, Relaxed);
             self.relist(arena, page, index / 64);
-            self.bury(arena);
+            self.return_queued(arena);
         } else {
             // Release: as in `record::free_local_fast`.
             pair.free.store(free | bit, Release);
@@ -161,14 +161,18 @@ impl Shared {
                 self.free_foreign(arena, page, at)
             }
             // SAFETY: the caller's duty.
-            _ => unsafe { self.free_oddly(at, said) },
+            _ => unsafe { self.free_without_current(at, said) },
         }
     }
 
     /// Frees a slot from a thread that has used other slots, or none, or says why it is no slot.
     #[cold]
     #[inline(never)]
-    unsafe fn free_oddly(self: &Arc<Self>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+    unsafe fn free_without_current(
+        self: &Arc<Self>,
+        at: NonNull<u8>,
+        said: Option<(Affinity, Layout)>,
+    ) -> Result<(), FreeError> {
         let shared = self;
         match shared.territory.at(at.addr().get()) {
             Area::Pages => {}
@@ -227,10 +231,10 @@ impl Shared {
             return Err(if page.index() == 0 { FreeError::NotASlot } else { FreeError::DoubleFree });
         }
         let (_, pair, bit) = page.slot_at(at).ok_or(FreeError::NotASlot)?;
-        // Another arena's slot that this thread has freed may still be in its outbox.
+        // Another arena's slot that this thread has freed may still be in its buffer.
         let sent = || {
             let epoch = page.header.epoch.load(Relaxed);
-            seat::existing(self).is_some_and(|mine| mine.outbox.has(page, pair.left, bit, epoch))
+            seat::existing(self).is_some_and(|mine| mine.remote_buffer.has(page, pair.remote_free, bit, epoch))
         };
         if pair.is_free(bit) || page.owner() != seat::word() && sent() { Err(FreeError::DoubleFree) } else { Ok(()) }
     }
@@ -249,7 +253,7 @@ impl Shared {
     /// Frees what is no slot.
     #[cold]
     #[inline(never)]
-    unsafe fn free_slowly(
+    unsafe fn free_chunk_or_large(
         self: &Arc<Self>,
         at: NonNull<u8>,
         said: Option<(Affinity, Layout)>,
@@ -278,7 +282,7 @@ fn agrees(page: Page<'_>, said: Option<(Affinity, Layout)>) -> Result<(), FreeEr
     if classes.contains(&page.class()) { Ok(()) } else { Err(FreeError::WrongSize) }
 }
 
-/// As [`agrees`], for another arena's slot, which is looked at and filled before it is left there.
+/// As [`agrees`], for another arena's slot, which is looked at and filled before it goes back.
 ///
 /// # Safety
 /// As [`free_local_fast`].

@@ -5,7 +5,7 @@
 //!       │                    │              ├── shelf of 48-byte slots ──► page
 //!       │                    │              └── chunks, 1 KiB to 1 MiB ──► block of chunks
 //!       │                    └── row "data" ── …
-//!       ├─ arena of thread 2 ── …              what another thread frees comes back as a letter
+//!       ├─ arena of thread 2 ── …              what another thread frees comes back as a remote free
 //!       └─ large objects, each with memory of its own
 //! ```
 //!
@@ -21,7 +21,7 @@
 //! | `affinity`, `error`, `checked` | the kinds; what can go wrong; what the checked build does beside |
 //! | `record`, `tier` | what a block says about its pages; which kind of memory serves a request |
 //! | `territory` | whose memory an address lies in |
-//! | `letters`, `outbox` | how a slot that another thread frees comes back |
+//! | `remote`, `remote_buffer` | how a slot that another thread frees comes back |
 //! | `arena`, `shared` | what one thread allocates from; what all threads share |
 //! | `pages`, `chunks`, `large` | where slots, chunks and large objects come from |
 //! | `foreign` | slots freed by other threads |
@@ -47,9 +47,9 @@ mod record;
 
 mod territory;
 
-mod letters;
+mod remote;
 
-mod outbox;
+mod remote_buffer;
 
 mod arena;
 

@@ -34,8 +34,8 @@ impl Shared {
         if shelf.step() {
             return Ok(());
         }
-        if arena.has_letters() {
-            self.read_letters(arena);
+        if arena.has_remote_frees() {
+            self.collect_remote_frees(arena);
             if shelf.step() {
                 return Ok(());
             }
@@ -229,8 +229,8 @@ impl Shared {
         }
     }
 
-    /// Makes an empty page free that is in no list and on no shelf, and dooms its block if that is empty and another
-    /// one is kept already.
+    /// Makes an empty page free that is in no list and on no shelf, and queues its block for return if that is empty
+    /// and another one is kept already.
     fn free_page(&self, arena: &Arena, row: &Row, page: Page<'_>) {
         let header = page.header;
         let affinity = Affinity::from_index(header.affinity.load(Relaxed));
@@ -250,15 +250,15 @@ impl Shared {
         if row.warm.get() == 0 {
             row.warm.set(link(header.number.load(Relaxed)));
         } else {
-            self.doom(arena, row, header);
+            self.queue_for_return(arena, row, header);
         }
     }
 
     /// Takes an empty block off its row, to be given back at the end of the operation.
-    pub fn doom(&self, arena: &Arena, row: &Row, header: &Header) {
+    pub fn queue_for_return(&self, arena: &Arena, row: &Row, header: &Header) {
         self.remove(&row.blocks, header, |header| (&header.next, &header.previous));
-        header.room_next.store(arena.doomed.get(), Relaxed);
-        arena.doomed.set(link(header.number.load(Relaxed)));
+        header.room_next.store(arena.queued.get(), Relaxed);
+        arena.queued.set(link(header.number.load(Relaxed)));
     }
 
     /// Closes the active pages that are empty.
@@ -276,21 +276,21 @@ impl Shared {
         }
     }
 
-    /// Closes the active pages that are empty, and dooms the block that is kept warm.
+    /// Closes the active pages that are empty, and queues the block that is kept warm.
     pub fn let_warm_go(&self, arena: &Arena, affinity: Affinity) {
         self.close_idle_pages(arena, affinity);
-        self.doom_warm(arena, affinity);
+        self.queue_warm(arena, affinity);
     }
 
-    /// Dooms the block that is kept warm.
-    pub fn doom_warm(&self, arena: &Arena, affinity: Affinity) {
+    /// Queues the block that is kept warm for return.
+    pub fn queue_warm(&self, arena: &Arena, affinity: Affinity) {
         let row = arena.row(affinity);
         // Rows of affinities that the thread never used lie in memory that was never touched.
         if row.blocks.get() == 0 {
             return;
         }
         if let Some(header) = self.header(row.warm.replace(0)) {
-            self.doom(arena, row, header);
+            self.queue_for_return(arena, row, header);
         }
     }
 
@@ -315,7 +315,7 @@ impl Shared {
         if row.room.get() != 0 || row.warm.get() != 0 {
             return self.block_with_room(arena, affinity);
         }
-        self.tidy_letters();
+        self.try_trim_ownerless();
         if let Err(error) = books.budget.take(BLOCK_BYTES as u64) {
             return Err(refusal(affinity, error));
         }
@@ -338,7 +338,7 @@ impl Shared {
             self.blocks.populate(number, 0).expect("a page of a block of ours");
         }
         header.number.store(number, Relaxed);
-        header.mail.number.store(number, Relaxed);
+        header.remote.number.store(number, Relaxed);
         header.affinity.store(affinity.index(), Relaxed);
         header.epoch.store(self.books(affinity).epoch.load(Relaxed), Relaxed);
         header.free.store(ALL_PAGES, Relaxed);
@@ -356,49 +356,49 @@ impl Shared {
         Ok(header)
     }
 
-    /// Gives back the blocks that an arena has doomed. Returns the bytes that were charged for them.
-    pub fn bury(&self, arena: &Arena) -> u64 {
-        if arena.doomed.get() == 0 && arena.doomed_chunks.get() == 0 {
+    /// Gives back the blocks that an arena has queued. Returns the bytes that were charged for them.
+    pub fn return_queued(&self, arena: &Arena) -> u64 {
+        if arena.queued.get() == 0 && arena.queued_chunks.get() == 0 {
             return 0;
         }
         let (pages, chunks) = {
             let _state = self.lock();
-            (self.strike_doomed(arena), self.strike_chunk_blocks(arena))
+            (self.strike_queued(arena), self.strike_chunk_blocks(arena))
         };
         self.give_chunk_blocks_back(chunks);
-        self.give_back(pages) + arena.doomed_bytes.take()
+        self.give_back(pages) + arena.queued_bytes.take()
     }
 
-    /// The first step of [`Shared::bury`], of blocks of pages alone, for [`Shared::give_back`].
+    /// The first step of [`Shared::return_queued`], of blocks of pages alone, for [`Shared::give_back`].
     pub fn strike(&self, arena: &Arena) -> u32 {
-        if arena.doomed.get() == 0 {
+        if arena.queued.get() == 0 {
             return 0;
         }
         let _state = self.lock();
-        self.strike_doomed(arena)
+        self.strike_queued(arena)
     }
 
-    /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there.
+    /// Makes the queued blocks nobody's: strikes them off the map, and waits until no thread frees anything there.
     /// Returns the first of their list, for [`Shared::give_back`]. The caller holds the lock.
-    fn strike_doomed(&self, arena: &Arena) -> u32 {
+    fn strike_queued(&self, arena: &Arena) -> u32 {
         let mut done = 0;
-        while let Some(header) = self.header(arena.doomed.get()) {
+        while let Some(header) = self.header(arena.queued.get()) {
             let base = header.base().addr().get();
-            // Struck first, then waited, with a fence between as in `letters::raise`: who frees a slot here for the
-            // second time either is waited for, or finds that the block is not ours any more.
+            // Struck first, then waited, with a fence between as in `remote::advance_epoch`: who frees a slot here for
+            // the second time either is waited for, or finds that the block is not ours any more.
             self.territory.strike(base, BLOCK_BYTES);
             fence(Ordering::SeqCst);
             self.await_hazards(base);
-            if header.mail.pages.load(Relaxed) != 0 {
-                // It lies in the letter box, though there is nothing new in it. After that it does not, whatever a
+            if header.remote.pages.load(Relaxed) != 0 {
+                // It lies on the stack, though there is nothing new in it. After that it does not, whatever a
                 // thread that a forked child does not have was about to do.
-                let _reading = lock(&arena.reading);
-                self.sift_letters(arena, |other| !ptr::eq(other, header));
-                header.mail.pages.store(0, Relaxed);
+                let _collecting = lock(&arena.collecting);
+                self.filter_remote_frees(arena, |other| !ptr::eq(other, header));
+                header.remote.pages.store(0, Relaxed);
             }
             self.books(Affinity::from_index(header.affinity.load(Relaxed))).blocks.fetch_sub(1, Relaxed);
-            let name = arena.doomed.get();
-            arena.doomed.set(header.room_next.load(Relaxed));
+            let name = arena.queued.get();
+            arena.queued.set(header.room_next.load(Relaxed));
             header.room_next.store(done, Relaxed);
             done = name;
         }
@@ -412,7 +412,7 @@ impl Shared {
             next = header.room_next.load(Relaxed);
             let number = header.number.load(Relaxed);
             self.books(Affinity::from_index(header.affinity.load(Relaxed))).budget.give(BLOCK_BYTES as u64);
-            // SAFETY: struck, off all lists, empty, and no thread is about to leave anything there.
+            // SAFETY: struck, off all lists, empty, and no thread is about to free anything there.
             unsafe { self.blocks.give_back(number) };
             bytes += BLOCK_BYTES as u64;
         }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! block    │ page 0 │ page 1 │ page 2 │ … │ page 63 │        64 KiB each; pages 1 to 63 hold nothing but slots
-//! page 0   │ records 0 … 63 │ header │ mail │ pairs of page 1 │ … │ pairs of page 63 │
-//!            32 B each        64 B     64 B   62 × `free`, then 62 × `left`, of 64 slots each
+//! page 0   │ records 0 … 63 │ header │ remote │ pairs of page 1 │ … │ pairs of page 63 │
+//!            32 B each        64 B     64 B     62 × `free`, then 62 × `remote_free`, of 64 slots each
 //! ```
 //!
 //! So what is known about a page follows from any address in it, slots begin at multiples of their size, and a free
@@ -35,16 +35,16 @@ pub(crate) struct Pair<'a> {
     /// Written by the owner; by another thread when it takes the page back.
     pub free: &'a AtomicU64,
     /// Set by others, cleared by the owner after it has set the same bits in `free`. Its address stands for the pair.
-    pub left: &'a AtomicU64,
+    pub remote_free: &'a AtomicU64,
 }
 
 impl Pair<'_> {
     /// Whether one of these slots is free, as far as another thread can see. What its owner collects is set in `free`
-    /// before it is cleared in `left`, so this looks the other way round.
+    /// before it is cleared in `remote_free`, so this looks the other way round.
     pub fn is_free(self, bits: u64) -> bool {
-        // Acquire: pairs with the release in `letters::collect`.
-        let left = self.left.load(Acquire);
-        (left | self.free.load(Relaxed)) & bits != 0
+        // Acquire: pairs with the release in `remote::collect`.
+        let remote_free = self.remote_free.load(Acquire);
+        (remote_free | self.free.load(Relaxed)) & bits != 0
     }
 }
 
@@ -52,7 +52,7 @@ impl Pair<'_> {
 #[repr(C)]
 struct Words {
     free: [AtomicU64; MOST_PAIRS],
-    left: [AtomicU64; MOST_PAIRS],
+    remote_free: [AtomicU64; MOST_PAIRS],
 }
 
 /// Where a page stands among the pages of its shelf.
@@ -112,12 +112,12 @@ pub(crate) struct Record {
     /// The pair where the search for free slots begins, while the page is not active.
     pub cursor: AtomicU8,
     /// Not 0 when others have freed slots of it since it was opened.
-    pub returned: AtomicU8,
+    pub remote_freed: AtomicU8,
 }
 
 /// Page 0 of a block of pages: what is known about the block, and about each of its pages. Its own thread's, except for
-/// `mail`, what is constant, and the pairs' `left`; and except for pages that the thread does not allocate from, which
-/// another one may take back under the lock of the arena's lists.
+/// `remote`, what is constant, and the pairs' `remote_free`; and except for pages that the thread does not allocate
+/// from, which another one may take back under the lock of the arena's lists.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     /// Page 0 has one as well, of a page that is never in use: no address in page 0 is a slot's.
@@ -139,19 +139,19 @@ pub(crate) struct Header {
     pub affinity: AtomicU8,
     /// True while it is among those with free pages.
     pub has_room: AtomicU8,
-    pub mail: Mail,
+    pub remote: Remote,
     /// Of pages 1 to 63.
     words: [Words; PAGES_PER_BLOCK - 1],
 }
 
-/// What other threads leave at a block; they write to no other line of its header.
+/// What other threads say when they free slots of a block; they write to no other line of its header.
 #[repr(C, align(64))]
-pub(crate) struct Mail {
+pub(crate) struct Remote {
     /// The block's number, once more.
     pub number: AtomicU32,
-    /// Pages with something in `left`, as bits.
+    /// Pages with something in `remote_free`, as bits.
     pub pages: AtomicU64,
-    /// The next block in the owner's letter box.
+    /// The next block on the owner's stack.
     pub next: AtomicU32,
 }
 
@@ -286,10 +286,10 @@ impl<'a> Page<'a> {
             return None;
         }
         let index = (product >> 32) as usize;
-        // Looked up with a check: where the slot was freed before, its owner may be opening the page for other ones, and
-        // then the two numbers above are of two ways to cut it up.
+        // Looked up with a check: where the slot was freed before, its owner may be opening the page for other ones,
+        // and then the two numbers above are of two ways to cut it up.
         let words = self.header.words.get(self.index.checked_sub(1)?)?;
-        let pair = Pair { free: words.free.get(index / 64)?, left: words.left.get(index / 64)? };
+        let pair = Pair { free: words.free.get(index / 64)?, remote_free: words.remote_free.get(index / 64)? };
         Some((index, pair, 1 << (index % 64)))
     }
 
@@ -301,7 +301,12 @@ impl<'a> Page<'a> {
     /// The pairs that stand for its slots.
     pub fn pairs(self) -> impl Iterator<Item = Pair<'a>> {
         let words = &self.header.words[self.index.saturating_sub(1)];
-        words.free.iter().zip(&words.left).map(|(free, left)| Pair { free, left }).take(self.pair_count())
+        words
+            .free
+            .iter()
+            .zip(&words.remote_free)
+            .map(|(free, remote_free)| Pair { free, remote_free })
+            .take(self.pair_count())
     }
 
     /// Which of its slots are free, sixty-four by sixty-four; none beyond [`Page::pair_count`].
@@ -316,13 +321,13 @@ impl<'a> Page<'a> {
         &self.words()[..self.pair_count()]
     }
 
-    /// Whether all of its slots are free or left for the owner, and allocations come from other pages. Then the owner
-    /// has done with it, until it looks at its lists. For whoever holds the lock of the arena's lists.
-    pub fn is_returned(self) -> bool {
-        // Acquire: pairs with the release in `free_local_fast` and in `letters::leave`.
+    /// Whether all of its slots are free, here or by remote frees, and allocations come from other pages. Then the
+    /// owner has done with it, until it looks at its lists. For whoever holds the lock of the arena's lists.
+    pub fn is_all_freed(self) -> bool {
+        // Acquire: pairs with the release in `free_local_fast` and in `remote::publish`.
         let whole = |(index, pair): (usize, Pair<'_>)| {
             let valid = self.valid(index);
-            (pair.free.load(Acquire) | pair.left.load(Acquire)) & valid == valid
+            (pair.free.load(Acquire) | pair.remote_free.load(Acquire)) & valid == valid
         };
         self.standing() != Standing::ACTIVE && self.pairs().enumerate().all(whole)
     }
@@ -386,10 +391,10 @@ impl<'a> Page<'a> {
         record.reciprocal.store(shape.reciprocal, Relaxed);
         record.limit.store(shape.limit, Relaxed);
         record.cursor.store(0, Relaxed);
-        record.returned.store(0, Relaxed);
+        record.remote_freed.store(0, Relaxed);
         for (place, pair) in self.pairs().enumerate() {
             pair.free.store(valid_bits(usize::from(shape.slots), place), Relaxed);
-            pair.left.store(0, Relaxed);
+            pair.remote_free.store(0, Relaxed);
         }
         self.activate();
         // Relaxed, as all above: another thread learns of the page by a slot that its user hands over.
@@ -431,15 +436,15 @@ pub(crate) unsafe fn free_local_fast(at: NonNull<u8>, word: u64) -> bool {
     let words = unsafe {
         base.byte_add(place * (size_of::<Words>() / RECORD) + WORDS_OF_PAGE_0).cast::<u64>().as_ptr().add(pair)
     };
-    // SAFETY: as above; `left` follows `free`.
-    let (free, left) = unsafe { (AtomicU64::from_ptr(words), AtomicU64::from_ptr(words.add(MOST_PAIRS))) };
+    // SAFETY: as above; `remote_free` follows `free`.
+    let (free, remote_free) = unsafe { (AtomicU64::from_ptr(words), AtomicU64::from_ptr(words.add(MOST_PAIRS))) };
     // SAFETY: of a page of this thread's, others write to it only when they take the page back, which needs every slot
-    // of the page to be free or left for its owner. This one is neither: it was just seen to begin here, so it is
+    // of the page to be free, here or by a remote free. This one is neither: it was just seen to begin here, so it is
     // taken, as the caller says.
     let before = unsafe { words.read() };
     let spare = record.spare.load(Relaxed).wrapping_sub(1);
     // Relaxed: written by others, but what counts here is what they did before this thread was told.
-    if (before | left.load(Relaxed)) & bit != 0 || spare < 0 {
+    if (before | remote_free.load(Relaxed)) & bit != 0 || spare < 0 {
         return false;
     }
     record.spare.store(spare, Relaxed);
@@ -507,7 +512,7 @@ mod tests {
                 let (index, pair, bit) = page.slot_at(begin).unwrap();
                 let same = page.pairs().nth(slot / 64).unwrap();
                 assert_eq!((index, bit), (slot, 1 << (slot % 64)));
-                assert!(header.page_of(pair.left) == page && ptr::eq(same.left, pair.left));
+                assert!(header.page_of(pair.remote_free) == page && ptr::eq(same.remote_free, pair.remote_free));
                 assert!(page.valid(slot / 64) & pair.free.load(Relaxed) & bit != 0);
             }
         }

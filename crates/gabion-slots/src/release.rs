@@ -11,11 +11,11 @@ use gabion_heap::{Loc, shard_of};
 
 use crate::affinity::Affinity;
 use crate::arena::{Arena, Row};
-use crate::chunks::post_chunk;
+use crate::chunks::push_remote_chunk;
 use crate::error::SlotsError;
-use crate::letters;
 use crate::pages::pages_in_use;
 use crate::record::{ALL_PAGES, Header, Page, link};
+use crate::remote;
 use crate::shared::{Large, Shared, State, epoch_of};
 use crate::sync::{MutexGuard, Ordering, Ordering::Relaxed, lock, try_lock};
 
@@ -39,19 +39,19 @@ fn lists_of(arena: &Arena, until: Option<Instant>) -> Option<MutexGuard<'_, ()>>
 impl Shared {
     /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the
     /// empty blocks beyond those that are kept warm.
-    pub fn settle(&self, arena: &Arena) {
+    pub fn flush_and_collect(&self, arena: &Arena) {
         self.flush(arena);
         let _lists = lock(&arena.lists);
-        self.read_letters(arena);
+        self.collect_remote_frees(arena);
         let names = self.affinity_count();
         {
             // Against a release of some affinity, which another thread may make at the same moment.
-            let _reading = lock(&arena.reading);
+            let _collecting = lock(&arena.collecting);
             for index in 0..names {
                 self.close_idle_pages(arena, Affinity::from_index(index as u8));
             }
         }
-        self.bury(arena);
+        self.return_queued(arena);
     }
 
     /// Takes in what others have freed of an arena's, and gives all its empty blocks back. Returns bytes.
@@ -68,44 +68,44 @@ impl Shared {
     fn trim_rows(&self, arena: &Arena, indices: Range<usize>) -> u64 {
         self.flush(arena);
         let _lists = lock(&arena.lists);
-        self.read_letters(arena);
+        self.collect_remote_frees(arena);
         {
             // Against a release of some affinity, which another thread may make at the same moment.
-            let _reading = lock(&arena.reading);
+            let _collecting = lock(&arena.collecting);
             for index in indices {
                 let affinity = Affinity::from_index(index as u8);
                 self.let_warm_go(arena, affinity);
                 // SAFETY: the arena's own, and nothing below comes back here.
                 if let Some(chunks) = unsafe { arena.row(affinity).chunks.get().as_mut() } {
-                    self.doom_chunk_blocks(arena, chunks, affinity, true);
+                    self.queue_chunk_blocks(arena, chunks, affinity, true);
                 }
             }
         }
-        self.bury(arena)
+        self.return_queued(arena)
     }
 
     /// Trims all arenas without an owner: each is adopted for the moment. Returns bytes.
     ///
     /// A thread that comes while others do so waits for them: what they are just giving back may be all that is
     /// missing.
-    pub fn tidy(&self) -> u64 {
-        let _tidying = lock(&self.tidying);
-        self.trim_ownerless(|_| true)
+    pub fn trim_ownerless(&self) -> u64 {
+        let _ownerless = lock(&self.ownerless_lock);
+        self.trim_each_ownerless(|_| true)
     }
 
-    /// As [`Shared::tidy`], of those alone that have letters. Where others tidy, nothing is done: who is refused for
-    /// want of what they free waits for them in [`Shared::tidy`].
-    pub fn tidy_letters(&self) {
+    /// As [`Shared::trim_ownerless`], of those alone that have remote frees. Where others do so, nothing is done: who
+    /// is refused for want of what they free waits for them in [`Shared::trim_ownerless`].
+    pub fn try_trim_ownerless(&self) {
         if self.has_ownerless()
-            && let Some(_tidying) = try_lock(&self.tidying)
+            && let Some(_ownerless) = try_lock(&self.ownerless_lock)
         {
-            self.trim_ownerless(Arena::has_letters);
+            self.trim_each_ownerless(Arena::has_remote_frees);
         }
     }
 
-    /// Trims arenas without an owner, if they are `worthwhile`. Returns bytes. The caller holds the lock of those who
-    /// tidy.
-    fn trim_ownerless(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
+    /// Trims arenas without an owner, if they are `worthwhile`. Returns bytes. The caller holds the
+    /// `ownerless_lock`.
+    fn trim_each_ownerless(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
         let trim = |arena| {
             let bytes = self.trim(arena);
             self.abandon(arena);
@@ -122,7 +122,7 @@ impl Shared {
     /// milliseconds at most. The pages that an owner's allocations come from are its own whether they are empty or not,
     /// and so are its chunks.
     pub fn take_empty(&self, mine: Option<&Arena>, affinity: Option<Affinity>, warm: bool) -> u64 {
-        // One at a time, as in `tidy`.
+        // One at a time, as in `trim_ownerless`.
         let _taking = lock(&self.taking);
         let (mut bytes, names) = (0, self.affinity_count());
         let until = warm.then(|| Instant::now() + PATIENCE);
@@ -134,11 +134,11 @@ impl Shared {
             let Some(lists) = lists_of(arena, until) else { continue };
             {
                 // Against a release of some affinity, which another thread may make at the same moment.
-                let _reading = lock(&arena.reading);
-                self.take_returned_blocks(arena, affinity);
+                let _collecting = lock(&arena.collecting);
+                self.take_freed_blocks(arena, affinity);
                 let rows = affinity.map_or(0..names, |one| usize::from(one.index())..usize::from(one.index()) + 1);
                 for index in rows.filter(|_| warm) {
-                    self.doom_warm(arena, Affinity::from_index(index as u8));
+                    self.queue_warm(arena, Affinity::from_index(index as u8));
                 }
             }
             let struck = self.strike(arena);
@@ -149,19 +149,19 @@ impl Shared {
         bytes
     }
 
-    /// Empties those blocks in an arena's letter box of which everything was freed. The rest stays there. The caller
-    /// holds the locks of the lists and of who reads.
-    fn take_returned_blocks(&self, arena: &Arena, affinity: Option<Affinity>) {
-        self.sift_letters(arena, |header| {
+    /// Empties those blocks on an arena's stack of remote frees of which everything was freed. The rest stays there.
+    /// The caller holds the locks of the lists and of who collects.
+    fn take_freed_blocks(&self, arena: &Arena, affinity: Option<Affinity>) {
+        self.filter_remote_frees(arena, |header| {
             let whose = Affinity::from_index(header.affinity.load(Relaxed));
-            let returned = affinity.is_none_or(|one| one == whose) && pages_in_use(header).all(Page::is_returned);
-            if returned {
-                letters::open(&header.mail.pages);
+            let freed = affinity.is_none_or(|one| one == whose) && pages_in_use(header).all(Page::is_all_freed);
+            if freed {
+                remote::take_pages(&header.remote.pages);
                 for page in pages_in_use(header) {
-                    self.close_returned(arena, page);
+                    self.close_all_freed(arena, page);
                 }
             }
-            !returned
+            !freed
         });
     }
 
@@ -177,28 +177,28 @@ impl Shared {
 
     /// Takes in what was freed of threads that have ended: nobody else looks for it until more memory is needed.
     ///
-    /// A thread that comes while others tidy waits for them, since they may have passed the arena already that has what
-    /// this thread has left just now.
-    pub fn tend(&self) {
+    /// A thread that comes while others do so waits for them, since they may have passed the arena already that has
+    /// what this thread has freed just now.
+    pub fn collect_ownerless(&self) {
         if self.has_ownerless() {
-            let _tidying = lock(&self.tidying);
-            self.tend_ownerless();
+            let _ownerless = lock(&self.ownerless_lock);
+            self.collect_each_ownerless();
         }
     }
 
-    /// As [`Shared::tend`], unless others tidy. For a thread that comes again: what it has left where they had passed
-    /// is found then.
-    pub fn try_tend(&self) {
+    /// As [`Shared::collect_ownerless`], unless others do so. For a thread that comes again: what it has freed where
+    /// they had passed is found then.
+    pub fn try_collect_ownerless(&self) {
         if self.has_ownerless()
-            && let Some(_tidying) = try_lock(&self.tidying)
+            && let Some(_ownerless) = try_lock(&self.ownerless_lock)
         {
-            self.tend_ownerless();
+            self.collect_each_ownerless();
         }
     }
 
-    /// Takes in what was freed of threads that have ended. The caller holds the lock of those who tidy.
-    fn tend_ownerless(&self) {
-        self.adopt_each(Arena::has_letters).for_each(|arena| self.leave(arena));
+    /// Takes in what was freed of threads that have ended. The caller holds the `ownerless_lock`.
+    fn collect_each_ownerless(&self) {
+        self.adopt_each(Arena::has_remote_frees).for_each(|arena| self.leave(arena));
     }
 
     /// Whether there are arenas without an owner. A hint: others may just adopt them.
@@ -207,8 +207,8 @@ impl Shared {
     }
 
     /// Adopts arenas without an owner, if they are `worthwhile`, one after another: each is to be let go before the
-    /// next is asked for, so that a thread that begins meanwhile finds the others. The caller holds the lock of those
-    /// who tidy.
+    /// next is asked for, so that a thread that begins meanwhile finds the others. The caller holds the
+    /// `ownerless_lock`.
     fn adopt_each(&self, worthwhile: impl Fn(&Arena) -> bool) -> impl Iterator<Item = &Arena> {
         (0..)
             .map_while(|index| self.arena(index))
@@ -234,13 +234,13 @@ impl Shared {
         let (mut pages, mut chunks, mut bytes) = (0, 0, 0);
         {
             let mut state = self.lock();
-            // What outboxes still hold of this affinity is nobody's from now on.
+            // What buffers still hold of this affinity is nobody's from now on.
             state.releases += 1;
-            letters::raise(&self.books(affinity).epoch, epoch_of(state.releases, affinity));
+            remote::advance_epoch(&self.books(affinity).epoch, epoch_of(state.releases, affinity));
             self.await_hazards(0);
             for arena in self.sound_arenas(&state) {
-                let _reading = lock(&arena.reading);
-                self.forget_letters(arena, affinity);
+                let _collecting = lock(&arena.collecting);
+                self.discard_remote_frees(arena, affinity);
                 let keeps = mine.is_some_and(|mine| mine.index == arena.index);
                 let kept;
                 (pages, kept) = self.strike_row(arena.row(affinity), affinity, keeps, pages);
@@ -279,23 +279,23 @@ impl Shared {
         }
     }
 
-    /// Takes the letters of one affinity out of an arena's boxes.
-    fn forget_letters(&self, arena: &Arena, affinity: Affinity) {
-        self.sift_letters(arena, |header| {
+    /// Takes the remote frees of one affinity out of an arena's stacks.
+    fn discard_remote_frees(&self, arena: &Arena, affinity: Affinity) {
+        self.filter_remote_frees(arena, |header| {
             let stays = header.affinity.load(Relaxed) != affinity.index();
             if !stays {
-                header.mail.pages.store(0, Relaxed);
+                header.remote.pages.store(0, Relaxed);
             }
             stays
         });
-        // Acquire: pairs with the release in `post_chunk`.
-        let mut next = arena.letters.chunks.swap(0, Ordering::Acquire);
+        // Acquire: pairs with the release in `push_remote_chunk`.
+        let mut next = arena.remote.chunks.swap(0, Ordering::Acquire);
         while next != 0 {
             let chunk = Loc::from_bits(next - 1);
             let Some(block) = self.blocks.block(chunk.number()) else { break };
             next = block.word(chunk.word()).load(Relaxed);
             if shard_of(block) as u8 != affinity.index() {
-                post_chunk(arena, block, chunk);
+                push_remote_chunk(arena, block, chunk);
             }
         }
     }
@@ -353,9 +353,9 @@ impl Shared {
         header.has_room.store(0, Relaxed);
         header.next.store(0, Relaxed);
         header.previous.store(0, Relaxed);
-        // What outboxes still hold of it is of the epoch before. It is in no letter box; see `strike_doomed`.
+        // What buffers still hold of it is of the epoch before. It is on no stack; see `strike_queued`.
         header.epoch.store(self.books(affinity).epoch.load(Relaxed), Relaxed);
-        header.mail.pages.store(0, Relaxed);
+        header.remote.pages.store(0, Relaxed);
         let name = link(header.number.load(Relaxed));
         row.blocks.set(name);
         row.warm.set(name);
@@ -371,33 +371,33 @@ impl Shared {
         self.books(affinity).book_out(row.booked.replace(0));
         row.chunk_objects.store(0, Relaxed);
         row.chunk_bytes.store(0, Relaxed);
-        row.left_objects.store(0, Relaxed);
-        row.left_bytes.store(0, Relaxed);
+        row.remote_objects.store(0, Relaxed);
+        row.remote_bytes.store(0, Relaxed);
         done
     }
 
-    /// Makes a forked child's letters whole again: arenas of threads that it does not have are orphans, and what those
-    /// threads were just leaving at the others' blocks goes into the boxes. `mine` is the forking thread's arena.
-    /// Nobody else is there.
-    pub fn reopen_letters(&self, state: &State, mine: Option<&Arena>) {
+    /// Makes a forked child's stacks of remote frees whole again: arenas of threads that it does not have are orphans,
+    /// and what those threads were just freeing in the others' blocks goes onto the stacks. `mine` is the forking
+    /// thread's arena. Nobody else is there.
+    pub fn rebuild_remote_frees(&self, state: &State, mine: Option<&Arena>) {
         for arena in self.sound_arenas(state) {
-            // The thread that was leaving something somewhere is gone.
-            arena.outbox.hazard.clear();
+            // The thread that was freeing something somewhere is gone.
+            arena.remote_buffer.hazard.clear();
             let ended = state.ownerless_cold.contains(&arena.index) || state.ownerless_warm.contains(&arena.index);
             if !ended && mine.is_none_or(|mine| mine.index != arena.index) {
                 // Relaxed: other threads come later.
                 arena.orphaned.store(true, Relaxed);
                 continue;
             }
-            // A thread may have marked a block, and not got to put it into the box.
-            arena.letters.slots.take_all();
+            // A thread may have marked a block, and not got to push it.
+            arena.remote.slots.take_all();
             for affinity in 0..state.names.len() {
                 let mut next = arena.row(Affinity::from_index(affinity as u8)).blocks.get();
                 while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
                     // SAFETY: a block of pages of the row.
                     let header = unsafe { Header::of(base) };
-                    if header.mail.pages.load(Relaxed) != 0 {
-                        arena.letters.slots.put(next, &header.mail.next);
+                    if header.remote.pages.load(Relaxed) != 0 {
+                        arena.remote.slots.push(next, &header.remote.next);
                     }
                     next = header.next.load(Relaxed);
                 }
@@ -452,7 +452,7 @@ mod tests {
     /// An allocation that only wanted another block, and a free, waited until another thread had given back all that
     /// ended ones had kept.
     #[test]
-    fn who_is_not_refused_waits_for_nobody_who_tidies() {
+    fn who_is_not_refused_waits_for_nobody_who_trims() {
         let (slots, _twin) = on_twin();
         let (ready, wait) = channel();
         let (go, begin) = channel::<()>();
@@ -467,7 +467,7 @@ mod tests {
                 begin.recv().unwrap();
                 take(&slots, Affinity::NODES, 40);
                 take(&slots, Affinity::NODES, 4000);
-                // More than an outbox holds.
+                // More than a buffer holds.
                 for place in places {
                     give(&slots, place.0);
                 }
@@ -477,10 +477,10 @@ mod tests {
         wait.recv().unwrap();
         ended(&slots, 1);
         assert_eq!(slots.stats().ownerless_arenas, 1);
-        let tidying = lock(&slots.shared.tidying);
+        let ownerless = lock(&slots.shared.ownerless_lock);
         go.send(()).unwrap();
         let in_time = finished.recv_timeout(Duration::from_secs(20));
-        drop(tidying);
+        drop(ownerless);
         busy.join().unwrap();
         assert!(in_time.is_ok(), "it waited");
         slots.validate().unwrap();

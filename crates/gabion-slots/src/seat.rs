@@ -96,7 +96,7 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
     set_current(shared.id, arena, arena.word);
     let done = act(arena);
     set_current(0, ptr::null(), NO_WORD);
-    shared.end_loan(arena);
+    shared.return_borrowed(arena);
     Ok(done)
 }
 
@@ -141,7 +141,7 @@ impl Drop for Seats {
             if let Some(shared) = seat.shared.upgrade() {
                 // SAFETY: the arena lives as long as what was just upgraded.
                 shared.leave(unsafe { &*seat.arena });
-                shared.tend();
+                shared.collect_ownerless();
             }
         }
     }

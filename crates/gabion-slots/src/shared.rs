@@ -25,8 +25,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// little where many threads end at one time.
 const MOST_WARM: usize = 4;
 
-/// So often an arena is borrowed by threads that are ending before it is settled.
-const SETTLED_AFTER: u32 = 1024;
+/// So often an arena is borrowed by threads that are ending before its empty pages are collected.
+const COLLECTED_AFTER: u32 = 1024;
 
 /// Callers of `map_as` say whether the block is a small one; the set need not count.
 const NO_SMALL_BLOCKS: usize = 0;
@@ -133,9 +133,9 @@ pub(crate) struct Shared {
     /// Held by a thread that takes what is empty from other threads' arenas. Taken before any other lock, those of
     /// arenas' lists included.
     pub taking: Mutex<()>,
-    /// Held by a thread that adopts arenas without an owner to trim or to settle them, until they are without one
-    /// again. Taken before any other lock but that of the lists of an arena of one's own.
-    pub tidying: Mutex<()>,
+    /// Held by a thread that adopts arenas without an owner to trim them or to collect there, until they are without
+    /// one again. Taken before any other lock but that of the lists of an arena of one's own.
+    pub ownerless_lock: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -157,7 +157,7 @@ impl Shared {
             arenas: null_pointers(MOST_ARENAS).map_err(SlotsError::NoMemory)?,
             ownerless_hint: AtomicUsize::new(0),
             taking: Mutex::new(()),
-            tidying: Mutex::new(()),
+            ownerless_lock: Mutex::new(()),
             state: Mutex::new(State {
                 names: FIRST.map(|(name, _)| name.to_owned()).to_vec(),
                 made: 0,
@@ -342,31 +342,31 @@ impl Shared {
     /// Lets an arena go, whose thread ends. A few keep their empty blocks: programs that start a thread for each task
     /// would have them mapped and touched anew by each.
     pub fn leave(&self, arena: &Arena) {
-        self.settle(arena);
+        self.flush_and_collect(arena);
         self.keep_warm(arena);
     }
 
     /// As [`Shared::leave`], for an arena that was borrowed for one call by a thread that is ending. There may be many
     /// such calls, so what takes long is done once in a while: what was freed reaches its owners, and empty pages stay
     /// open.
-    pub fn end_loan(&self, arena: &Arena) {
+    pub fn return_borrowed(&self, arena: &Arena) {
         let times = arena.borrowed.get().wrapping_add(1);
         arena.borrowed.set(times);
-        if times.is_multiple_of(SETTLED_AFTER) {
+        if times.is_multiple_of(COLLECTED_AFTER) {
             return self.leave(arena);
         }
         self.flush(arena);
         {
             let _lists = lock(&arena.lists);
-            if arena.has_letters() {
-                self.read_letters(arena);
+            if arena.has_remote_frees() {
+                self.collect_remote_frees(arena);
             }
-            self.bury(arena);
+            self.return_queued(arena);
         }
         self.keep_warm(arena);
     }
 
-    /// Lets an arena go that is settled, with the blocks that it keeps or without.
+    /// Lets an arena go of which all was collected, with the blocks that it keeps or without.
     fn keep_warm(&self, arena: &Arena) {
         {
             let mut state = self.lock();

@@ -208,7 +208,7 @@ impl Slots {
             done => return done,
         };
         // What ended threads keep warm may be all that is missing.
-        if self.shared.tidy() > 0
+        if self.shared.trim_ownerless() > 0
             && let Ok(at) = self.alloc_by_tier(affinity, layout, zero)
         {
             return Ok(at);
@@ -242,7 +242,7 @@ impl Slots {
                     let class = arena.row(affinity).class_of(layout);
                     let _lists = lock(&arena.lists);
                     let refilled = shared.refill(arena, affinity, class);
-                    shared.bury(arena);
+                    shared.return_queued(arena);
                     refilled?;
                 }
             })?,
@@ -250,7 +250,7 @@ impl Slots {
                 let at = seat::with_arena(shared, |arena| {
                     let _lists = lock(&arena.lists);
                     let taken = shared.alloc_chunk(arena, affinity, layout, align);
-                    shared.bury(arena);
+                    shared.return_queued(arena);
                     taken
                 })??;
                 if zero {
@@ -265,9 +265,9 @@ impl Slots {
 
     /// Frees what was allocated, whatever its size; any thread may.
     ///
-    /// A few instructions for a slot of this thread. Another thread's is left at its owner by message, several at a
-    /// time. Locks are taken for large objects, and where a page fills, empties or gets room again: that one is wanted
-    /// by its own thread alone, and by one that trims or would be refused.
+    /// A few instructions for a slot of this thread. Another thread's goes back to its owner as a remote free, several
+    /// at a time. Locks are taken for large objects, and where a page fills, empties or gets room again: that one is
+    /// wanted by its own thread alone, and by one that trims or would be refused.
     ///
     /// # Safety
     /// `at` came from these slots, nobody uses it any more, and it has not been freed since. Where that is not so and
@@ -395,7 +395,7 @@ impl Slots {
         if let Some(arena) = seat::existing(&self.shared) {
             self.shared.flush(arena);
         }
-        self.shared.tend();
+        self.shared.collect_ownerless();
     }
 
     /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back
@@ -404,7 +404,7 @@ impl Slots {
     pub fn trim(&self) -> u64 {
         let _inside = inside::enter();
         let own = seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0);
-        own + self.shared.tidy() + self.shared.take_empty(seat::existing(&self.shared), None, false)
+        own + self.shared.trim_ownerless() + self.shared.take_empty(seat::existing(&self.shared), None, false)
     }
 
     /// The figures of all affinities, from any thread. One line of memory is read for each page in use.

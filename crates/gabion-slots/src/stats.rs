@@ -155,8 +155,8 @@ impl Shared {
             for arena in self.arenas(state) {
                 let row = arena.row(affinity);
                 let objects = row.chunk_objects.load(Relaxed);
-                one.live_objects += objects.saturating_sub(row.left_objects.load(Relaxed));
-                one.live_bytes += row.chunk_bytes.load(Relaxed).saturating_sub(row.left_bytes.load(Relaxed));
+                one.live_objects += objects.saturating_sub(row.remote_objects.load(Relaxed));
+                one.live_bytes += row.chunk_bytes.load(Relaxed).saturating_sub(row.remote_bytes.load(Relaxed));
                 one.wasted_bytes += objects * 8;
             }
             let books = self.books(affinity);
@@ -183,7 +183,7 @@ fn count_pages(affinities: &mut [AffinityStats], header: &Header) {
     let Some(one) = affinities.get_mut(header.affinity.load(Relaxed) as usize) else { return };
     one.blocks += 1;
     one.wasted_bytes += PAGE_BYTES as u64;
-    let left = header.mail.pages.load(Relaxed);
+    let freed = header.remote.pages.load(Relaxed);
     // Acquire: pairs with the release in `open_page`.
     let mut pages = ALL_PAGES & !header.free.load(Acquire);
     while pages != 0 {
@@ -192,9 +192,9 @@ fn count_pages(affinities: &mut [AffinityStats], header: &Header) {
         let page = header.page(index);
         let (slot, slots) = (u64::from(page.shape().slot), u64::from(page.slots()));
         let mut used = u64::from(page.used());
-        if left >> index & 1 == 1 {
+        if freed >> index & 1 == 1 {
             // Freed by others, and not yet taken in by the owner.
-            let waiting: u32 = page.pairs().map(|pair| pair.left.load(Relaxed).count_ones()).sum();
+            let waiting: u32 = page.pairs().map(|pair| pair.remote_free.load(Relaxed).count_ones()).sum();
             used = used.saturating_sub(u64::from(waiting));
         }
         one.live_objects += used;

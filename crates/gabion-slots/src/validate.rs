@@ -1,8 +1,9 @@
 //! The check of all equations.
 //!
 //! ```text
-//! of each page     slots = used + bits set in `free`; no bit beyond the slots is set in `free`; no bit of `left` is set there, and
-//!                  none beyond the slots in `left`, unless it was freed twice and waits to be read; unless it is active,
+//! of each page     slots = used + bits set in `free`; no bit beyond the slots is set in `free`; no bit of
+//!                  `remote_free` is set there, and none beyond the slots, unless it was freed twice and waits to be
+//!                  collected; unless it is active,
 //!                  used = spare + threshold
 //! of each page     standing, threshold and list belong together; active exactly when its shelf stands at it
 //! of each block    pages in use have a record with the arena's word; with free pages it is listed or kept warm
@@ -48,7 +49,7 @@ impl Shared {
 
     fn validate_arenas<'a>(&self, state: &State, arenas: impl Iterator<Item = &'a Arena>) -> Result<(), Invalid> {
         for arena in arenas {
-            let _reading = lock(&arena.reading);
+            let _collecting = lock(&arena.collecting);
             for index in 0..state.names.len() {
                 let affinity = Affinity::from_index(index as u8);
                 self.validate_row(arena, arena.row(affinity), affinity)?;
@@ -57,8 +58,8 @@ impl Shared {
                     chunks.validate(self.ground(affinity))?;
                 }
             }
-            let doomed = arena.doomed.get() | arena.doomed_chunks.get();
-            ensure(doomed == 0, || format!("arena {}: blocks wait to be given back", arena.index))?;
+            let queued = arena.queued.get() | arena.queued_chunks.get();
+            ensure(queued == 0, || format!("arena {}: blocks wait to be given back", arena.index))?;
         }
         Ok(())
     }
@@ -146,10 +147,10 @@ impl Shared {
         ensure(page.owner() == arena.word, || format!("{}: another owner's", what()))?;
         let mut free = 0;
         for (index, pair) in page.pairs().enumerate() {
-            // Acquire: who sees what another thread has left sees that it names the block.
-            let (own, others) = (pair.free.load(Relaxed), pair.left.load(Acquire));
+            // Acquire: who sees what another thread has freed sees that it protects the block.
+            let (own, others) = (pair.free.load(Relaxed), pair.remote_free.load(Acquire));
             let beyond = !page.valid(index);
-            let sound = own & beyond == 0 && (others & (own | beyond) == 0 || self.has_letter(page));
+            let sound = own & beyond == 0 && (others & (own | beyond) == 0 || self.is_announced(page));
             ensure(sound, || format!("{}: {own:x} {others:x}", what()))?;
             free += own.count_ones();
         }
@@ -165,11 +166,11 @@ impl Shared {
         Ok(Seen { name, class, standing: standing.0 })
     }
 
-    /// Whether a letter says that something was left in a page. What that is, freed twice or not, is looked at when it
-    /// is read.
-    fn has_letter(&self, page: Page<'_>) -> bool {
-        // A thread that has left something and is still to say so names the block until then.
+    /// Whether its block says that a page has remote frees. What they are, freed twice or not, is looked at when they
+    /// are collected.
+    fn is_announced(&self, page: Page<'_>) -> bool {
+        // A thread that has freed something and is still to say so protects the block until then.
         self.await_hazards(page.header.base().addr().get());
-        page.header.mail.pages.load(Relaxed) >> page.index() & 1 == 1
+        page.header.remote.pages.load(Relaxed) >> page.index() & 1 == 1
     }
 }

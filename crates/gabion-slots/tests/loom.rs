@@ -2,7 +2,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p gabion-slots --release --test loom`
 //!
-//! `letters.rs` is the crate's own file, with the checker's atomics in place of the system's.
+//! `remote.rs` is the crate's own file, with the checker's atomics in place of the system's.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the crate uses the rest")]
 
@@ -10,15 +10,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-#[path = "../src/letters.rs"]
-mod letters;
+#[path = "../src/remote.rs"]
+mod remote;
 
 /// The crate's door to atomics, opened to the checker.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
-use letters::{Hazard, LetterBox, collect, leave, open, raise};
+use remote::{Hazard, RemoteFreeStack, advance_epoch, collect, publish, take_pages};
 use sync::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// A block with two pages of one pair each.
@@ -26,14 +26,14 @@ struct Block {
     pages: AtomicU64,
     next: AtomicU32,
     free: [AtomicU64; 2],
-    left: [AtomicU64; 2],
+    remote_free: [AtomicU64; 2],
     /// Stands for the block's memory: written when it is given back.
     memory: UnsafeCell<u32>,
 }
 
 /// Two blocks of one owner, and two threads that free.
 struct World {
-    letters: LetterBox,
+    remote: RemoteFreeStack,
     blocks: [Block; 2],
     hazards: [Hazard; 2],
     epoch: AtomicU64,
@@ -45,25 +45,25 @@ impl World {
             pages: AtomicU64::new(0),
             next: AtomicU32::new(0),
             free: [AtomicU64::new(0), AtomicU64::new(0)],
-            left: [AtomicU64::new(0), AtomicU64::new(0)],
+            remote_free: [AtomicU64::new(0), AtomicU64::new(0)],
             memory: UnsafeCell::new(0),
         };
         Arc::new(Self {
-            letters: LetterBox::new(),
+            remote: RemoteFreeStack::new(),
             blocks: [block(), block()],
             hazards: [Hazard::new(), Hazard::new()],
             epoch: AtomicU64::new(0),
         })
     }
 
-    /// A thread leaves bits at a page. Returns those that were left there before; all of them when it was too late.
-    fn leave(&self, thread: usize, block: usize, page: usize, bits: u64) -> u64 {
+    /// A thread frees bits of a page. Returns those that were freed before; all of them when it was too late.
+    fn free(&self, thread: usize, block: usize, page: usize, bits: u64) -> u64 {
         let (hazard, at) = (&self.hazards[thread], &self.blocks[block]);
         let mut twice = bits;
-        if hazard.name(block + 1, &self.epoch, 0) {
+        if hazard.protect(block + 1, &self.epoch, 0) {
             at.memory.with(|_| ());
-            twice = leave(&at.left[page], bits, &at.pages, page as u32, || {
-                self.letters.put(block as u32 + 1, &at.next);
+            twice = publish(&at.remote_free[page], bits, &at.pages, page as u32, || {
+                self.remote.push(block as u32 + 1, &at.next);
             });
             // The block is still there until the hazard is cleared.
             at.memory.with(|_| ());
@@ -72,15 +72,15 @@ impl World {
         twice
     }
 
-    /// The owner takes in what was left. Returns how many bits became free, and how many were free already.
-    fn read(&self) -> (u32, u32) {
-        let (mut freed, mut twice, mut next) = (0, 0, self.letters.take_all());
+    /// The owner collects what was freed. Returns how many bits became free, and how many were free already.
+    fn collect(&self) -> (u32, u32) {
+        let (mut freed, mut twice, mut next) = (0, 0, self.remote.take_all());
         while next != 0 {
             let block = &self.blocks[next as usize - 1];
             next = block.next.load(Relaxed);
-            let pages = open(&block.pages);
+            let pages = take_pages(&block.pages);
             for page in (0..2).filter(|page| pages >> page & 1 == 1) {
-                let (new, again) = collect(&block.free[page], &block.left[page], u64::MAX);
+                let (new, again) = collect(&block.free[page], &block.remote_free[page], u64::MAX);
                 freed += new.count_ones();
                 twice += again.count_ones();
             }
@@ -106,16 +106,16 @@ fn run(world: &Arc<World>, act: impl Fn(&World) -> u64 + Send + 'static) -> thre
 }
 
 #[test]
-fn nothing_that_is_left_is_forgotten() {
+fn nothing_that_is_freed_is_forgotten() {
     for (block, page) in [(0, 0), (0, 1), (1, 0)] {
         bounded(move || {
             let world = World::new();
-            let one = run(&world, |world| world.leave(0, 0, 0, 0b001) + world.leave(0, 1, 1, 0b010));
-            let other = run(&world, move |world| world.leave(1, block, page, 0b100));
-            let early = world.read().0;
+            let one = run(&world, |world| world.free(0, 0, 0, 0b001) + world.free(0, 1, 1, 0b010));
+            let other = run(&world, move |world| world.free(1, block, page, 0b100));
+            let early = world.collect().0;
             assert_eq!(one.join().unwrap() + other.join().unwrap(), 0);
-            assert_eq!(early + world.read().0, 3);
-            assert!(world.letters.is_empty());
+            assert_eq!(early + world.collect().0, 3);
+            assert!(world.remote.is_empty());
             assert!(world.blocks.iter().all(|block| block.pages.load(Relaxed) == 0));
         });
     }
@@ -125,11 +125,11 @@ fn nothing_that_is_left_is_forgotten() {
 fn a_slot_that_two_threads_free_becomes_free_once() {
     bounded(|| {
         let world = World::new();
-        let one = run(&world, |world| world.leave(0, 0, 0, 1));
-        let other = run(&world, |world| world.leave(1, 0, 0, 1));
-        let (early, early_twice) = world.read();
+        let one = run(&world, |world| world.free(0, 0, 0, 1));
+        let other = run(&world, |world| world.free(1, 0, 0, 1));
+        let (early, early_twice) = world.collect();
         let told = one.join().unwrap() + other.join().unwrap();
-        let (late, late_twice) = world.read();
+        let (late, late_twice) = world.collect();
         assert_eq!(early + late, 1);
         assert_eq!(told + u64::from(early_twice + late_twice), 1);
     });
@@ -139,23 +139,23 @@ fn a_slot_that_two_threads_free_becomes_free_once() {
 fn a_block_stays_until_the_last_thread_has_left_it() {
     bounded(|| {
         let world = World::new();
-        let one = run(&world, |world| world.leave(0, 0, 0, 0b01));
-        let other = run(&world, |world| world.leave(1, 0, 0, 0b10));
+        let one = run(&world, |world| world.free(0, 0, 0, 0b01));
+        let other = run(&world, |world| world.free(1, 0, 0, 0b10));
         let mut free = 0;
         while free < 2 {
-            free += world.read().0;
+            free += world.collect().0;
             thread::yield_now();
         }
-        // Both slots are free, so the block is empty: given back as `strike_doomed` does it.
+        // Both slots are free, so the block is empty: given back as `strike_queued` does it.
         loop {
             world.await_hazards(1);
             if world.blocks[0].pages.load(Relaxed) == 0 {
                 break;
             }
-            assert_eq!(world.read(), (0, 0));
+            assert_eq!(world.collect(), (0, 0));
         }
         world.blocks[0].memory.with_mut(|_| ());
-        assert!(world.letters.is_empty());
+        assert!(world.remote.is_empty());
         one.join().unwrap();
         other.join().unwrap();
     });
@@ -165,22 +165,22 @@ fn a_block_stays_until_the_last_thread_has_left_it() {
 fn a_released_block_is_not_touched_any_more() {
     bounded(|| {
         let world = World::new();
-        let late = run(&world, |world| world.leave(0, 0, 0, 1));
-        raise(&world.epoch, 1);
+        let late = run(&world, |world| world.free(0, 0, 0, 1));
+        advance_epoch(&world.epoch, 1);
         world.await_hazards(0);
-        world.letters.take_all();
+        world.remote.take_all();
         world.blocks[0].memory.with_mut(|_| ());
         late.join().unwrap();
     });
 }
 
-/// Another thread than the owner takes the block once all of it is free or left. As in `Shared::take_empty`, with the
-/// order in which `record::free_local_fast` frees a slot of its own and `Page::is_returned` looks.
+/// Another thread than the owner takes the block once all of it is free. As in `Shared::take_empty`, with the
+/// order in which `record::free_local_fast` frees a slot of its own and `Page::is_all_freed` looks.
 #[test]
 fn a_block_is_taken_when_its_owner_has_done_with_it() {
     bounded(|| {
         let world = World::new();
-        let other = run(&world, |world| world.leave(0, 0, 0, 0b10));
+        let other = run(&world, |world| world.free(0, 0, 0, 0b10));
         let owner = run(&world, |world| {
             let block = &world.blocks[0];
             // The page's count.
@@ -190,19 +190,19 @@ fn a_block_is_taken_when_its_owner_has_done_with_it() {
         });
         let take = || {
             let block = &world.blocks[0];
-            let name = world.letters.take_all();
+            let name = world.remote.take_all();
             if name == 0 {
                 return false;
             }
-            if (block.free[0].load(Acquire) | block.left[0].load(Acquire)) != 0b11 {
-                world.letters.put(name, &block.next);
+            if (block.free[0].load(Acquire) | block.remote_free[0].load(Acquire)) != 0b11 {
+                world.remote.push(name, &block.next);
                 return false;
             }
-            open(&block.pages);
-            collect(&block.free[0], &block.left[0], 0b11);
+            take_pages(&block.pages);
+            collect(&block.free[0], &block.remote_free[0], 0b11);
             world.await_hazards(1);
             if block.pages.load(Relaxed) != 0 {
-                assert_eq!(world.letters.take_all(), 1);
+                assert_eq!(world.remote.take_all(), 1);
             }
             block.memory.with_mut(|_| ());
             true

@@ -2,7 +2,7 @@
 //!
 //! The seed is printed; `GABION_SEED` sets it, `GABION_OPERATIONS` how many operations there are (ten million by
 //! default; `GABION_LONG=1` makes it a thousand million). Every object says what it is, so that any mixture shows. Run
-//! it in both builds: the checked one leaves every slot at its owner at once, the other one gathers them first.
+//! it in both builds: the checked one delivers every slot to its owner at once, the other one gathers them first.
 
 use std::alloc::Layout;
 use std::env;

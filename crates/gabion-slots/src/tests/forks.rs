@@ -9,7 +9,7 @@ use gabion_heap::Chunks;
 
 use super::{Shared, drop_last, freed_elsewhere, give, give_all, layout, on_twin, take};
 use crate::checked::CHECKED;
-use crate::chunks::post_chunk;
+use crate::chunks::push_remote_chunk;
 use crate::record::{Page, link};
 use crate::sync::Ordering::Relaxed;
 use crate::{Affinity, Slots, seat};
@@ -38,15 +38,15 @@ fn live(slots: &Slots) -> u64 {
 }
 
 #[test]
-fn what_a_thread_was_just_leaving_is_found_in_the_child() {
+fn what_a_thread_was_just_freeing_is_found_in_the_child() {
     let (slots, _twin) = on_twin();
     let (kept, at) = (take(&slots, A, 24), take(&slots, A, 24));
-    // Steps 1 and 2 of a letter, by a thread that has not come to step 3.
+    // Steps 1 and 2 of a remote free, by a thread that has not come to step 3.
     // SAFETY: a slot of these slots.
     let page = unsafe { Page::around(at) };
     let (_, pair, bit) = page.slot_at(at).unwrap();
-    pair.left.fetch_or(bit, Relaxed);
-    page.header.mail.pages.fetch_or(1 << page.index(), Relaxed);
+    pair.remote_free.fetch_or(bit, Relaxed);
+    page.header.remote.pages.fetch_or(1 << page.index(), Relaxed);
     in_child(|| {
         slots.trim();
         slots.validate().unwrap();
@@ -57,7 +57,7 @@ fn what_a_thread_was_just_leaving_is_found_in_the_child() {
     });
     // Step 3, in the parent.
     let mine = seat::existing(&slots.shared).unwrap();
-    mine.letters.slots.put(link(page.header.number.load(Relaxed)), &page.header.mail.next);
+    mine.remote.slots.push(link(page.header.number.load(Relaxed)), &page.header.remote.next);
     slots.trim();
     assert_eq!(live(&slots), 1);
     slots.validate().unwrap();
@@ -115,15 +115,15 @@ fn a_child_goes_on_with_the_arena_of_a_thread_that_had_ended() {
     thread.join().unwrap();
     let [kept, at] = from.recv().unwrap();
     assert_eq!((slots.stats().ownerless_arenas, seat::existing(&slots.shared).is_none()), (1, true));
-    // Steps 1 and 2 of a letter, by a thread that has not come to step 3.
+    // Steps 1 and 2 of a remote free, by a thread that has not come to step 3.
     // SAFETY: a slot of these slots.
     let page = unsafe { Page::around(at.0) };
     let (_, pair, bit) = page.slot_at(at.0).unwrap();
-    pair.left.fetch_or(bit, Relaxed);
-    page.header.mail.pages.fetch_or(1 << page.index(), Relaxed);
+    pair.remote_free.fetch_or(bit, Relaxed);
+    page.header.remote.pages.fetch_or(1 << page.index(), Relaxed);
     in_child(|| {
         slots.trim();
-        assert_eq!(live(&slots), 1, "what was just being left is found");
+        assert_eq!(live(&slots), 1, "what was just being freed is found");
         for size in [24, 24, 300, 5000, 100_000, 5 << 20] {
             take(&slots, A, size);
         }
@@ -137,7 +137,7 @@ fn a_child_goes_on_with_the_arena_of_a_thread_that_had_ended() {
     });
     // Step 3, in the parent.
     let arena = slots.shared.arena_of(page.owner()).unwrap();
-    arena.letters.slots.put(link(page.header.number.load(Relaxed)), &page.header.mail.next);
+    arena.remote.slots.push(link(page.header.number.load(Relaxed)), &page.header.remote.next);
     give(&slots, kept.0);
     slots.flush();
     slots.trim();
@@ -154,7 +154,7 @@ fn what_a_vanished_thread_had_gathered_stays_taken_in_the_child() {
     let freed = |slots: &Slots| {
         slots.trim();
         slots.validate().unwrap();
-        // The checked build leaves each slot at its owner at once.
+        // The checked build delivers each slot to its owner at once.
         assert_eq!(live(slots), if CHECKED { 1 } else { 2 });
     };
     in_child(|| {
@@ -191,8 +191,8 @@ fn a_chunk_that_was_just_being_freed_does_no_harm_in_the_child() {
         Chunks::leave(block, chunk).unwrap();
         let (row, bytes) = (mine.row(A), Chunks::room(block, chunk) as u64 * 8);
         let count = || {
-            row.left_objects.fetch_add(1, Relaxed);
-            row.left_bytes.fetch_add(bytes, Relaxed);
+            row.remote_objects.fetch_add(1, Relaxed);
+            row.remote_bytes.fetch_add(bytes, Relaxed);
         };
         if counted {
             count();
@@ -213,7 +213,7 @@ fn a_chunk_that_was_just_being_freed_does_no_harm_in_the_child() {
         if !counted {
             count();
         }
-        post_chunk(mine, block, chunk);
+        push_remote_chunk(mine, block, chunk);
         give(&slots, kept);
         slots.trim();
         slots.validate().unwrap();

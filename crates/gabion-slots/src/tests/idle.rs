@@ -129,7 +129,7 @@ fn a_trim_tells_what_it_gives_back() {
         give_all(&slots, sizes.iter().map(|&size| take(&slots, A, size)).collect());
         assert!((1..=most).contains(&told()), "{sizes:?}");
     }
-    // Of this thread's, freed by another: blocks of chunks that are found empty when the letters are read.
+    // Of this thread's, freed by another: blocks of chunks that are found empty when remote frees are collected.
     let all: Vec<_> = (0..6).map(|_| Shared(take(&slots, A, MIB))).collect();
     let full = mapped(&slots);
     let others = slots.clone();

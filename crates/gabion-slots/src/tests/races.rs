@@ -1,6 +1,7 @@
-//! What goes wrong between threads: late letters, second frees, reports beside the owner's work.
+//! What goes wrong between threads: late remote frees, second frees, reports beside the owner's work.
 //!
-//! Most of it is about outboxes, which the checked build does not fill: run these without debug assertions, too.
+//! Most of it is about buffers of remote frees, which the checked build does not fill: run these without debug
+//! assertions, too.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use gabion_blocks::{Pool, Settings};
 use super::{Shared, freed_elsewhere, give, give_all, layout, on_twin, take};
 use crate::record::{Page, link};
 use crate::sync::Ordering::Relaxed;
-use crate::{Affinity, AffinitySettings, FreeError, MOST_AFFINITIES, Slots, letters, seat};
+use crate::{Affinity, AffinitySettings, FreeError, MOST_AFFINITIES, Slots, remote, seat};
 
 const A: Affinity = Affinity::NODES;
 
@@ -26,7 +27,7 @@ fn try_free(slots: &Slots, at: NonNull<u8>) -> Result<(), FreeError> {
 }
 
 #[test]
-fn a_late_parcel_of_a_released_affinity_takes_nothing_of_the_next_one() {
+fn a_late_batch_of_a_released_affinity_takes_nothing_of_the_next_one() {
     for same_slot in [false, true] {
         let twin: &'static Twin = Box::leak(Box::default());
         let mut settings = Settings::unpooled();
@@ -120,7 +121,7 @@ fn a_slot_that_its_owner_frees_as_well_is_freed_once_though_its_block_is_gone() 
 }
 
 #[test]
-fn a_second_free_that_waits_to_be_read_breaks_no_equation() {
+fn a_second_free_that_waits_to_be_collected_breaks_no_equation() {
     let (slots, _twin) = on_twin();
     let (kept, at) = (take(&slots, A, 64), take(&slots, A, 64));
     let (go, other) = freed_elsewhere(&slots, at, Slots::flush);
@@ -128,23 +129,23 @@ fn a_second_free_that_waits_to_be_read_breaks_no_equation() {
     go.send(()).unwrap();
     other.join().unwrap();
     slots.validate().unwrap();
-    // As it comes about in the checked build as well, which leaves each free at its owner at once.
+    // As it comes about in the checked build as well, which delivers each free to its owner at once.
     // SAFETY: a slot of this arena's, whose page stays for the sake of what is kept.
     let page = unsafe { Page::around(at) };
     let (_, pair, bit) = page.slot_at(at).unwrap();
     let mine = seat::existing(&slots.shared).unwrap();
-    slots.shared.read_letters(mine);
-    let mail = &page.header.mail;
-    letters::leave(pair.left, bit, &mail.pages, page.index() as u32, || {
-        mine.letters.slots.put(link(mail.number.load(Relaxed)), &mail.next);
+    slots.shared.collect_remote_frees(mine);
+    let remote = &page.header.remote;
+    remote::publish(pair.remote_free, bit, &remote.pages, page.index() as u32, || {
+        mine.remote.slots.push(link(remote.number.load(Relaxed)), &remote.next);
     });
     slots.validate().unwrap();
-    slots.shared.read_letters(mine);
+    slots.shared.collect_remote_frees(mine);
     assert_eq!(u64::from(second.is_err()) + slots.stats().total().late_double_frees, 2);
     // What nobody says is found.
-    pair.left.fetch_or(bit, Relaxed);
+    pair.remote_free.fetch_or(bit, Relaxed);
     slots.validate().unwrap_err();
-    pair.left.store(0, Relaxed);
+    pair.remote_free.store(0, Relaxed);
     slots.validate().unwrap();
     give(&slots, kept);
 }

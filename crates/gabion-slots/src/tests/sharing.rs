@@ -1,4 +1,4 @@
-//! Several threads and the same slots: letters, threads that end, and releases.
+//! Several threads and the same slots: remote frees, threads that end, and releases.
 
 use std::sync::Barrier;
 use std::sync::mpsc::channel;
@@ -173,7 +173,7 @@ fn a_release_forgets_what_is_still_on_its_way() {
     let other = {
         let slots = slots.clone();
         thread::spawn(move || {
-            // Some of it stays in this thread's outbox, while the affinity is released.
+            // Some of it stays in this thread's buffer, while the affinity is released.
             for place in places.into_iter().step_by(2).chain(larger.into_iter().step_by(3)) {
                 give(&slots, place.0);
             }
@@ -308,7 +308,7 @@ fn a_block_that_its_owner_gives_back_meanwhile_outlives_a_release() {
     let kept = take(&slots, A, 24);
     slots.validate().unwrap();
     // The second step, if the allocation has not done it.
-    slots.shared.bury(mine);
+    slots.shared.return_queued(mine);
     assert_eq!((slots.stats().total().live_objects, slots.stats().total().blocks), (1, 1));
     slots.validate().unwrap();
     give(&slots, kept);

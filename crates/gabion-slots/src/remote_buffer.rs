@@ -1,4 +1,4 @@
-//! What a thread has freed of other threads' slots and not yet left at their owners.
+//! What a thread has freed of other threads' slots and not yet delivered to their owners.
 //!
 //! Frees into the same sixty-four slots are merged, since a thread that frees a run of slots that were allocated
 //! together would otherwise pay an atomic step on another thread's cache line for each of them.
@@ -8,8 +8,8 @@ use std::ptr;
 
 use gabion_blocks::BLOCK_BYTES;
 
-use crate::letters::Hazard;
 use crate::record::Page;
+use crate::remote::Hazard;
 use crate::sync::AtomicU64;
 
 /// Places for pages, found by the page's address; each has the last pairs of such a page that something was freed in. A
@@ -17,7 +17,7 @@ use crate::sync::AtomicU64;
 const PAGES: usize = 64;
 const PAIRS: usize = 2;
 
-/// After so many frees everything is left at its owner, whatever it is.
+/// After so many frees everything is delivered to its owner, whatever it is.
 const MOST_WAITING: u32 = 4096;
 
 /// How many bytes of chunks count as one more free: some MiB are as many as the limit.
@@ -25,15 +25,15 @@ const WAITING_BYTES: usize = 1 << 10;
 
 /// Slots of one pair.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parcel {
-    /// Where its `left` is.
+pub(crate) struct RemoteFreeBatch {
+    /// Where its `remote_free` is.
     pub pair: *const AtomicU64,
     pub bits: u64,
-    /// The block's: when its affinity was released since, the parcel is nobody's.
+    /// The block's: when its affinity was released since, the batch is nobody's.
     pub epoch: u64,
 }
 
-/// A parcel, or none when `pair` is null.
+/// A batch, or none when `pair` is null.
 struct Entry {
     pair: Cell<*const AtomicU64>,
     bits: Cell<u64>,
@@ -41,26 +41,26 @@ struct Entry {
 }
 
 impl Entry {
-    fn replace(&self, parcel: Parcel) -> Option<Parcel> {
-        let old = Parcel {
-            pair: self.pair.replace(parcel.pair),
-            bits: self.bits.replace(parcel.bits),
-            epoch: self.epoch.replace(parcel.epoch),
+    fn replace(&self, batch: RemoteFreeBatch) -> Option<RemoteFreeBatch> {
+        let old = RemoteFreeBatch {
+            pair: self.pair.replace(batch.pair),
+            bits: self.bits.replace(batch.bits),
+            epoch: self.epoch.replace(batch.epoch),
         };
         (!old.pair.is_null()).then_some(old)
     }
 }
 
-/// A thread's outbox. The cells are the thread's own.
-pub(crate) struct Outbox {
+/// A thread's buffer of remote frees. The cells are the thread's own.
+pub(crate) struct RemoteFreeBuffer {
     entries: [[Entry; PAIRS]; PAGES],
     /// Frees since everything was flushed.
     waiting: Cell<u32>,
-    /// The block that this thread is leaving something at.
+    /// The block that this thread is delivering something to.
     pub hazard: Hazard,
 }
 
-impl Outbox {
+impl RemoteFreeBuffer {
     #[inline(always)]
     fn entries(&self, page: Page<'_>) -> &[Entry; PAIRS] {
         // Pages in use follow each other, in every block from the first on: blocks' should spread.
@@ -68,7 +68,7 @@ impl Outbox {
         &self.entries[block.wrapping_mul(11).wrapping_add(page.index()) % PAGES]
     }
 
-    /// Adds one slot to its parcel, if there is one for its pair already and it is not due. `Some(false)` when the slot
+    /// Adds one slot to its batch, if there is one for its pair already and it is not due. `Some(false)` when the slot
     /// is in it already: freed twice.
     #[inline(always)]
     pub fn add(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u64) -> Option<bool> {
@@ -84,20 +84,20 @@ impl Outbox {
         Some(bits & bit == 0)
     }
 
-    /// True when one of these slots is in a parcel for its pair.
+    /// True when one of these slots is in a batch for its pair.
     pub fn has(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u64) -> bool {
         let same = |entry: &&Entry| ptr::eq(entry.pair.get(), pair) && entry.epoch.get() == epoch;
         self.entries(page).iter().find(same).is_some_and(|entry| entry.bits.get() & bit != 0)
     }
 
-    /// Puts in a parcel; the oldest one that had its place comes out.
-    pub fn put(&self, page: Page<'_>, parcel: Parcel) -> Option<Parcel> {
+    /// Puts in a batch; the oldest one that had its place comes out.
+    pub fn put(&self, page: Page<'_>, batch: RemoteFreeBatch) -> Option<RemoteFreeBatch> {
         self.waiting.set(self.waiting.get() + 1);
-        self.entries(page).iter().try_fold(parcel, |parcel, entry| entry.replace(parcel).ok_or(())).ok()
+        self.entries(page).iter().try_fold(batch, |batch, entry| entry.replace(batch).ok_or(())).ok()
     }
 
-    /// Counts something that was left at its owner without an outbox, of `bytes` bytes: much of it should not lie there
-    /// unread.
+    /// Counts something that was delivered to its owner without a buffer, of `bytes` bytes: much of it should not lie
+    /// there uncollected.
     pub fn count(&self, bytes: usize) {
         self.waiting.set(self.waiting.get() + 1 + (bytes / WAITING_BYTES) as u32);
     }
@@ -112,10 +112,10 @@ impl Outbox {
         self.waiting.get() == 0
     }
 
-    /// Takes all parcels out.
-    pub fn drain(&self) -> impl Iterator<Item = Parcel> {
+    /// Takes all batches out.
+    pub fn drain(&self) -> impl Iterator<Item = RemoteFreeBatch> {
         self.waiting.set(0);
-        let none = Parcel { pair: ptr::null(), bits: 0, epoch: 0 };
+        let none = RemoteFreeBatch { pair: ptr::null(), bits: 0, epoch: 0 };
         self.entries.iter().flatten().filter_map(move |entry| entry.replace(none))
     }
 }
