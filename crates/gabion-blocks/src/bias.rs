@@ -1,31 +1,32 @@
-//! A lock that leans to the thread that always takes it.
+//! A lock that is biased to the thread that always takes it.
 //!
 //! Taking a free lock and letting it go costs two locked instructions, and those wait for every load and store before
 //! them: a row of short calls, each of which misses the caches once, then takes one miss after the other. So a
-//! [`Biased`] lock that one thread takes many times in a row leans to that thread, which from then on says where it is
-//! with plain stores. Another thread that wants the lock makes it upright again: it takes the gate, withdraws the lock,
-//! has every processor finish what it is in the middle of (a *heavy fence*: `membarrier` on Linux), and waits until the
-//! owner is outside. An upright lock is a mutex.
+//! [`Biased`] lock that one thread takes many times in a row is biased to that thread, which from then on says where it
+//! is with plain stores. Another thread that wants the lock makes it unbiased again: it takes the gate, revokes its
+//! bias, has every processor finish what it is in the middle of (a *heavy fence*: `membarrier` on Linux), and waits
+//! until the owner is outside. An unbiased lock is a mutex.
 //!
 //! Known as biased locking: D. Dice, M. Moir, W. Scherer, "Quickly reacquirable locks", 2003. Where there is no heavy
-//! fence, no lock ever leans.
+//! fence, no lock is ever biased.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-use crate::desk::{self, Desk};
 use crate::os::{can_fence_heavily, heavy_fence, light_fence, nap};
+use crate::owner_slot::{self, OwnerSlot};
 use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
 
-/// How many times in a row one thread takes a lock before it leans to that thread; each time that it was withdrawn this
-/// doubles, so that a lock that threads do share is upright nearly always. The model checker has no time for long rows.
+/// How many times in a row one thread takes a lock before it is biased to that thread; each time that this was revoked
+/// this doubles, so that a lock that threads do share is unbiased nearly always. The model checker has no time for long
+/// rows.
 const FIRST_ROW: u32 = if cfg!(loom) { 1 } else { 64 };
 const LONGEST_ROW: u32 = 1 << 22;
 
-/// The same for a lock that one thread has to itself except for visitors: a withdrawal costs as much as some hundred
-/// times that the lock is taken without leaning, so few of these make good for it.
+/// The same for a lock that one thread has to itself except for others now and then: a revocation costs as much as some
+/// hundred times that the lock is taken without bias, so few of these make good for it.
 const LONGEST_ROW_OF_OWN: u32 = 1 << 10;
 
 /// How many times a thread looks whether the owner is outside before it sleeps between two looks: some hundred
@@ -37,8 +38,8 @@ const SHORT_WAIT: u64 = 300;
 /// Not re-entrant, as any mutex: a thread that locks twice waits for itself for ever. It knows no poison: what it
 /// guards must be whole even when a holder panics.
 pub struct Biased<T> {
-    /// The desk of the thread that the lock leans to, or null. Changed by the gate's holder only.
-    owner: AtomicPtr<Desk>,
+    /// The owner slot of the thread that the lock is biased to, or null. Changed by the gate's holder only.
+    owner: AtomicPtr<OwnerSlot>,
     /// Held by everybody who is inside, except for the owner.
     gate: Mutex<Streak>,
     value: UnsafeCell<T>,
@@ -46,14 +47,14 @@ pub struct Biased<T> {
 
 // SAFETY: one thread at a time has the value (see `lock_from`), and it may be sent to it.
 unsafe impl<T: Send> Sync for Biased<T> {}
-// SAFETY: the value goes along; desks are never freed, and any thread may use them.
+// SAFETY: the value goes along; owner slots are never freed, and any thread may use them.
 unsafe impl<T: Send> Send for Biased<T> {}
 
 /// Which thread took the lock last, and how many times in a row.
 struct Streak {
-    last: *const Desk,
+    last: *const OwnerSlot,
     length: u32,
-    /// The length from which on the lock leans, and the most that it becomes.
+    /// The length from which on the lock is biased, and the most that it becomes.
     needed: u32,
     longest: u32,
 }
@@ -81,18 +82,18 @@ pub struct BiasedGuard<'a, T> {
 
 /// How the holder came in, and goes out.
 enum Way<'a> {
-    Leaning(&'static Desk),
+    Owner(&'static OwnerSlot),
     Gate { _held: MutexGuard<'a, Streak> },
 }
 
 impl<T> Biased<T> {
-    /// An upright lock that nobody holds.
+    /// An unbiased lock that nobody holds.
     pub fn new(value: T) -> Self {
-        Self::leaning_after(value, FIRST_ROW)
+        Self::biased_after(value, FIRST_ROW)
     }
 
-    /// A lock that leans for the first time after being taken `needed` times in a row.
-    pub(crate) fn leaning_after(value: T, needed: u32) -> Self {
+    /// A lock that is biased for the first time after being taken `needed` times in a row.
+    pub(crate) fn biased_after(value: T, needed: u32) -> Self {
         Self::with_rows(value, needed, LONGEST_ROW)
     }
 
@@ -102,7 +103,7 @@ impl<T> Biased<T> {
     }
 
     /// Makes a lock where it is to stand, around what `write` writes. One thread has it to itself, except for those who
-    /// [`Biased::visit`].
+    /// [`Biased::lock_unbiased`].
     ///
     /// # Safety
     /// `at` is memory for a lock that nobody uses yet, and `write` writes a value to the address that it is given.
@@ -118,7 +119,7 @@ impl<T> Biased<T> {
     /// Waits until nobody else holds the lock, and takes it.
     #[inline]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
-        self.lock_from(desk::mine())
+        self.lock_from(owner_slot::mine())
     }
 
     /// The value, for who has the lock to itself: nobody is waited for.
@@ -126,43 +127,43 @@ impl<T> Biased<T> {
         self.value.get_mut()
     }
 
-    /// Takes the lock if it leans to this thread; never waits. For short paths: the compiler knows the guard to be a
-    /// leaning one, and drops the code for all others.
+    /// Takes the lock if it is biased to this thread; never waits. For short paths: the compiler knows the guard to be
+    /// a biased one, and drops the code for all others.
     #[inline(always)]
-    pub fn lean(&self) -> Option<BiasedGuard<'_, T>> {
-        self.lean_from(desk::mine())
+    pub fn try_lock_biased(&self) -> Option<BiasedGuard<'_, T>> {
+        self.try_lock_biased_from(owner_slot::mine())
     }
 
-    /// As [`Biased::lock`], by the thread of a desk.
+    /// As [`Biased::lock`], by the thread of an owner slot.
     #[inline]
-    pub(crate) fn lock_from(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
-        self.lean_from(desk).unwrap_or_else(|| self.lock_gate(desk))
+    pub(crate) fn lock_from(&self, slot: Option<&'static OwnerSlot>) -> BiasedGuard<'_, T> {
+        self.try_lock_biased_from(slot).unwrap_or_else(|| self.lock_gate(slot))
     }
 
-    /// As [`Biased::lock`], by a thread that the lock should never lean to.
-    pub(crate) fn visit(&self) -> BiasedGuard<'_, T> {
+    /// As [`Biased::lock`], by a thread that the lock should never be biased to.
+    pub(crate) fn lock_unbiased(&self) -> BiasedGuard<'_, T> {
         self.guard(Way::Gate { _held: self.gate() })
     }
 
-    /// As [`Biased::lean`], by the thread of a desk.
+    /// As [`Biased::try_lock_biased`], by the thread of an owner slot.
     #[inline(always)]
-    pub(crate) fn lean_from(&self, desk: Option<&'static Desk>) -> Option<BiasedGuard<'_, T>> {
-        // Relaxed: only this thread makes the lock lean to its desk, and what others make of it is looked at again
-        // below. A desk that says already where its thread is cannot say two places.
-        let desk = desk.filter(|&desk| {
-            ptr::eq(self.owner.load(Ordering::Relaxed), desk) && desk.inside.load(Ordering::Relaxed) == 0
+    pub(crate) fn try_lock_biased_from(&self, slot: Option<&'static OwnerSlot>) -> Option<BiasedGuard<'_, T>> {
+        // Relaxed: only this thread biases the lock to its owner slot, and what others make of it is looked at again
+        // below. An owner slot that says already where its thread is cannot say two places.
+        let slot = slot.filter(|&slot| {
+            ptr::eq(self.owner.load(Ordering::Relaxed), slot) && slot.inside.load(Ordering::Relaxed) == 0
         })?;
         // Release: what the thread did inside of another lock, which it has left, comes before. A thread that has
-        // withdrawn that one may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
-        desk.inside.store(self.address(), Ordering::Release);
-        // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or the thread that
-        // withdrew it finds us inside.
+        // revoked its bias may find it left by reading this, and not the 0 that was stored between: see `revoke`.
+        slot.inside.store(self.address(), Ordering::Release);
+        // Pairs with the heavy fence: either the look below finds that the bias was revoked, or the thread that
+        // revoked it finds us inside.
         light_fence();
         // Acquire: what is guarded is used after this look.
-        if ptr::eq(self.owner.load(Ordering::Acquire), desk) {
-            return Some(self.guard(Way::Leaning(desk)));
+        if ptr::eq(self.owner.load(Ordering::Acquire), slot) {
+            return Some(self.guard(Way::Owner(slot)));
         }
-        desk.inside.store(0, Ordering::Release);
+        slot.inside.store(0, Ordering::Release);
         None
     }
 
@@ -175,14 +176,14 @@ impl<T> Biased<T> {
         ptr::from_ref(self).addr()
     }
 
-    /// Takes the gate and makes the lock upright.
+    /// Takes the gate and makes the lock unbiased.
     fn gate(&self) -> MutexGuard<'_, Streak> {
         let mut streak = lock(&self.gate);
         // Relaxed: the gate orders its changes.
         let owner = self.owner.load(Ordering::Relaxed);
-        // SAFETY: desks are never freed.
+        // SAFETY: owner slots are never freed.
         if let Some(owner) = unsafe { owner.as_ref() } {
-            self.withdraw(owner);
+            self.revoke(owner);
             (streak.last, streak.length) = (ptr::null(), 0);
             streak.needed = (2 * streak.needed).min(streak.longest);
         }
@@ -190,25 +191,26 @@ impl<T> Biased<T> {
     }
 
     #[cold]
-    fn lock_gate(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
+    fn lock_gate(&self, slot: Option<&'static OwnerSlot>) -> BiasedGuard<'_, T> {
         let mut streak = self.gate();
-        // A desk that says already where its thread is cannot say two places: then the lock leans a time later.
-        let free = |desk: &&'static Desk| desk.inside.load(Ordering::Relaxed) == 0;
-        if streak.lengthen(desk)
-            && let Some(desk) = desk.or_else(desk::take).filter(free)
+        // An owner slot that says already where its thread is cannot say two places: then the lock is biased a time
+        // later.
+        let free = |slot: &&'static OwnerSlot| slot.inside.load(Ordering::Relaxed) == 0;
+        if streak.lengthen(slot)
+            && let Some(slot) = slot.or_else(owner_slot::take).filter(free)
         {
             // From here on the holder is inside as the owner, and must say so before the gate is open: its own next
             // look would let it in a second time, and another thread would not wait for it. The gate orders both for
-            // its next holder. Release: as in `lean_from`.
-            desk.inside.store(self.address(), Ordering::Release);
-            self.owner.store(ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
-            return self.guard(Way::Leaning(desk));
+            // its next holder. Release: as in `try_lock_biased_from`.
+            slot.inside.store(self.address(), Ordering::Release);
+            self.owner.store(ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
+            return self.guard(Way::Owner(slot));
         }
         self.guard(Way::Gate { _held: streak })
     }
 
-    /// Makes the lock upright and waits until its owner is outside. For the gate's holder.
-    fn withdraw(&self, owner: &Desk) {
+    /// Makes the lock unbiased and waits until its owner is outside. For the gate's holder.
+    fn revoke(&self, owner: &OwnerSlot) {
         self.owner.store(ptr::null_mut(), Ordering::Relaxed);
         heavy_fence();
         // Acquire: what the owner did inside is seen, whatever it says now: 0, or that it is inside of another lock. It
@@ -235,14 +237,16 @@ impl Streak {
         Self { last: ptr::null(), length: 0, needed, longest }
     }
 
-    /// Counts that the thread of `desk` holds the gate once more; true when the lock should lean to it from now on.
-    fn lengthen(&mut self, desk: Option<&'static Desk>) -> bool {
-        let desk = desk.map_or(ptr::null(), ptr::from_ref);
-        // A thread without a desk cannot be told from another one. It is given one when there was a streak of such.
-        if !ptr::eq(self.last, desk) {
-            (self.last, self.length) = (desk, 0);
+    /// Counts that the thread of `slot` holds the gate once more; true when the lock should be biased to it from now
+    /// on.
+    fn lengthen(&mut self, slot: Option<&'static OwnerSlot>) -> bool {
+        let slot = slot.map_or(ptr::null(), ptr::from_ref);
+        // A thread without an owner slot cannot be told from another one. It is given one when there was a streak of
+        // such.
+        if !ptr::eq(self.last, slot) {
+            (self.last, self.length) = (slot, 0);
         }
-        // Where no lock can lean, threads never get a desk, and the streak never ends.
+        // Where no lock can be biased, threads never get an owner slot, and the streak never ends.
         self.length = self.length.saturating_add(1);
         if self.length < self.needed || !can_fence_heavily() {
             return false;
@@ -258,7 +262,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
     fn deref(&self) -> &T {
         // SAFETY: the guard is the right to the value. A holder by way of the gate waited until the owner was outside
         // and keeps others from the gate, and the owner out: it is refused as long as the lock is not its own. The
-        // owner, by its desk, is waited for by each thread that withdraws the lock.
+        // owner, by its owner slot, is waited for by each thread that revokes the bias.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -274,9 +278,9 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
 impl<T> Drop for BiasedGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if let Way::Leaning(desk) = self.way {
+        if let Way::Owner(slot) = self.way {
             // Release: what was done inside comes before.
-            desk.inside.store(0, Ordering::Release);
+            slot.inside.store(0, Ordering::Release);
         }
     }
 }
@@ -289,85 +293,85 @@ mod tests {
 
     use super::*;
 
-    fn leans<T>(lock: &Biased<T>) -> bool {
+    fn is_biased<T>(lock: &Biased<T>) -> bool {
         !lock.owner.load(Ordering::Relaxed).is_null()
     }
 
     #[test]
-    fn a_lock_leans_after_a_row_and_is_upright_again_when_another_thread_comes() {
+    fn a_lock_is_biased_after_a_row_and_unbiased_again_when_another_thread_comes() {
         let lock = Biased::new(0_u64);
         for _ in 0..FIRST_ROW {
-            assert!(!leans(&lock) && lock.lean().is_none());
+            assert!(!is_biased(&lock) && lock.try_lock_biased().is_none());
             *lock.lock() += 1;
         }
-        assert_eq!(leans(&lock), can_fence_heavily());
-        assert_eq!(lock.lean().is_some(), can_fence_heavily());
+        assert_eq!(is_biased(&lock), can_fence_heavily());
+        assert_eq!(lock.try_lock_biased().is_some(), can_fence_heavily());
         for _ in 0..10 {
             *lock.lock() += 1;
         }
         std::thread::scope(|scope| {
-            scope.spawn(|| assert!(lock.lean().is_none(), "it leans to another thread")).join().unwrap();
+            scope.spawn(|| assert!(lock.try_lock_biased().is_none(), "it is biased to another thread")).join().unwrap();
             scope.spawn(|| *lock.lock() += 1).join().unwrap();
-            assert!(!leans(&lock) && lock.lean().is_none());
+            assert!(!is_biased(&lock) && lock.try_lock_biased().is_none());
         });
         for _ in 0..2 * FIRST_ROW {
-            assert!(!leans(&lock), "a lock that was withdrawn needs a longer row");
+            assert!(!is_biased(&lock), "a lock whose bias was revoked needs a longer row");
             *lock.lock() += 1;
         }
-        assert_eq!(leans(&lock), can_fence_heavily());
+        assert_eq!(is_biased(&lock), can_fence_heavily());
         assert_eq!(*lock.lock(), u64::from(3 * FIRST_ROW) + 11);
     }
 
     #[test]
-    fn nobody_comes_in_twice_while_a_lock_begins_to_lean() {
-        let lock = Biased::leaning_after(0_u64, 2);
+    fn nobody_comes_in_twice_while_a_lock_becomes_biased() {
+        let lock = Biased::biased_after(0_u64, 2);
         for begins in [false, true, true] {
             let inside = lock.lock();
-            assert!(lock.lean().is_none(), "two guards of one lock");
-            assert_eq!(leans(&lock), begins && can_fence_heavily());
+            assert!(lock.try_lock_biased().is_none(), "two guards of one lock");
+            assert_eq!(is_biased(&lock), begins && can_fence_heavily());
             drop(inside);
         }
-        // While the thread is inside of another lock, this one stays upright, and leans afterwards.
-        let (other, inner) = (Biased::leaning_after(0_u64, 1), Biased::leaning_after(0_u64, 1));
+        // While the thread is inside of another lock, this one stays unbiased, and is biased afterwards.
+        let (other, inner) = (Biased::biased_after(0_u64, 1), Biased::biased_after(0_u64, 1));
         let outside = other.lock();
         for _ in 0..3 {
             drop(inner.lock());
-            assert!(!leans(&inner));
+            assert!(!is_biased(&inner));
         }
         drop(outside);
         drop(inner.lock());
-        assert_eq!(leans(&inner), can_fence_heavily());
+        assert_eq!(is_biased(&inner), can_fence_heavily());
     }
 
     #[test]
-    fn a_lock_never_leans_to_a_visitor_and_leans_again_soon_after_many() {
-        let (lock, desk) =
-            (Biased::with_rows(0_u64, FIRST_ROW, LONGEST_ROW_OF_OWN), &*Box::leak(Box::new(Desk::new())));
+    fn a_lock_is_never_biased_by_lock_unbiased_and_biased_again_soon_after_many() {
+        let (lock, slot) =
+            (Biased::with_rows(0_u64, FIRST_ROW, LONGEST_ROW_OF_OWN), &*Box::leak(Box::new(OwnerSlot::new())));
         for _ in 0..3 * FIRST_ROW {
-            *lock.visit() += 1;
-            assert!(!leans(&lock));
+            *lock.lock_unbiased() += 1;
+            assert!(!is_biased(&lock));
         }
-        for visit in 0..40 {
+        for revoked in 0..40 {
             let mut row = 0;
-            while !leans(&lock) && row < LONGEST_ROW_OF_OWN {
+            while !is_biased(&lock) && row < LONGEST_ROW_OF_OWN {
                 row += 1;
-                *lock.lock_from(Some(desk)) += 1;
+                *lock.lock_from(Some(slot)) += 1;
             }
-            let needed = if can_fence_heavily() { FIRST_ROW << visit.min(20) } else { LONGEST_ROW_OF_OWN };
-            assert_eq!(row, needed.min(LONGEST_ROW_OF_OWN), "after {visit} visits");
-            assert_eq!(leans(&lock), can_fence_heavily());
-            assert_eq!(lock.lean_from(Some(desk)).is_some(), can_fence_heavily());
-            *lock.visit() += 1;
+            let needed = if can_fence_heavily() { FIRST_ROW << revoked.min(20) } else { LONGEST_ROW_OF_OWN };
+            assert_eq!(row, needed.min(LONGEST_ROW_OF_OWN), "after {revoked} revocations");
+            assert_eq!(is_biased(&lock), can_fence_heavily());
+            assert_eq!(lock.try_lock_biased_from(Some(slot)).is_some(), can_fence_heavily());
+            *lock.lock_unbiased() += 1;
         }
         let narrow = if can_fence_heavily() { (LONGEST_ROW_OF_OWN / FIRST_ROW).ilog2() } else { 0 };
         let (wide_rows, narrow_rows) = (40 - u64::from(narrow), u64::from(FIRST_ROW * ((1 << narrow) - 1)));
         let sum = u64::from(3 * FIRST_ROW) + 40 + narrow_rows + wide_rows * u64::from(LONGEST_ROW_OF_OWN);
-        assert_eq!(*lock.visit(), sum);
+        assert_eq!(*lock.lock_unbiased(), sum);
     }
 
     #[test]
     fn the_owner_is_waited_for() {
-        let lock = Biased::leaning_after(0_u64, 1);
+        let lock = Biased::biased_after(0_u64, 1);
         drop(lock.lock());
         let inside = lock.lock();
         let came = AtomicBool::new(false);
@@ -398,7 +402,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "there is no clock of a thread's own")]
     fn who_waits_for_long_sleeps() {
-        let lock = Biased::leaning_after(0_u64, 1);
+        let lock = Biased::biased_after(0_u64, 1);
         drop(lock.lock());
         let inside = lock.lock();
         std::thread::scope(|scope| {
@@ -415,7 +419,7 @@ mod tests {
 
     #[test]
     fn locks_inside_of_locks() {
-        let locks = [const { 0_u64 }; 3].map(|value| Biased::leaning_after(value, 1));
+        let locks = [const { 0_u64 }; 3].map(|value| Biased::biased_after(value, 1));
         for _ in 0..100 {
             let mut first = locks[0].lock();
             let mut second = locks[1].lock();
@@ -430,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_panics_leaves_the_lock_open() {
-        let lock = Biased::leaning_after(0_u64, 1);
+        let lock = Biased::biased_after(0_u64, 1);
         for _ in 0..3 {
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 *lock.lock() += 1;
@@ -446,7 +450,7 @@ mod tests {
     fn threads_come_and_go_and_never_meet_inside() {
         let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         println!("seed {seed}");
-        let locks: [Biased<(u64, u64)>; 3] = std::array::from_fn(|_| Biased::leaning_after((0, 0), 3));
+        let locks: [Biased<(u64, u64)>; 3] = std::array::from_fn(|_| Biased::biased_after((0, 0), 3));
         let (rounds, threads) = (40, 4);
         for round in 0..rounds {
             let start = Barrier::new(threads);

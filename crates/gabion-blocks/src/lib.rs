@@ -12,7 +12,7 @@
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `unique` | numbers that no other process gives |
 //! | `rank` | the order in which threads came |
-//! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
+//! | `owner_slot`, [`bias`] | a lock that is biased to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | `error`, `invalid` | why memory was not given; what a check of equations found |
 //! | `fallible` | boxes and lists of gabion's own that may be refused |
@@ -41,7 +41,7 @@ mod unique;
 
 mod rank;
 
-mod desk;
+mod owner_slot;
 
 pub mod bias;
 

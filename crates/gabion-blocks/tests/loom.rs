@@ -40,25 +40,25 @@ mod sync {
     }
 }
 
-/// The crate's desks. The checker runs all threads in one of the system's, so they are told which is theirs.
-mod desk {
+/// The crate's owner slots. The checker runs all threads in one of the system's, so they are told which is theirs.
+mod owner_slot {
     use super::sync::AtomicUsize;
 
-    pub(crate) struct Desk {
+    pub(crate) struct OwnerSlot {
         pub inside: AtomicUsize,
     }
 
-    impl Desk {
+    impl OwnerSlot {
         pub fn new() -> Self {
             Self { inside: AtomicUsize::new(0) }
         }
     }
 
-    pub(crate) fn mine() -> Option<&'static Desk> {
+    pub(crate) fn mine() -> Option<&'static OwnerSlot> {
         None
     }
 
-    pub(crate) fn take() -> Option<&'static Desk> {
+    pub(crate) fn take() -> Option<&'static OwnerSlot> {
         None
     }
 }
@@ -125,10 +125,10 @@ mod os {
 
 use admission::Admission;
 use bias::Biased;
-use desk::Desk;
 use duty::Duty;
 use granules::{Granules, Leaf};
 use ledger::Ledger;
+use owner_slot::OwnerSlot;
 
 struct Room {
     ledger: Ledger,
@@ -362,9 +362,9 @@ fn memory_that_has_changed_hands_is_not_taken_for_ours() {
     });
 }
 
-/// A desk for a thread of one run of the model.
-fn desk() -> &'static Desk {
-    Box::leak(Box::new(Desk::new()))
+/// An owner slot for a thread of one run of the model.
+fn owner_slot() -> &'static OwnerSlot {
+    Box::leak(Box::new(OwnerSlot::new()))
 }
 
 /// A number that the checker watches: two threads that are at it at one time are reported.
@@ -374,17 +374,17 @@ fn raise(number: &loom::cell::UnsafeCell<u64>) {
 }
 
 #[test]
-fn a_leaning_lock_lets_one_in_at_a_time() {
+fn a_biased_lock_lets_one_in_at_a_time() {
     for counts in [[2, 1], [1, 2], [2, 2]] {
         loom::model(move || {
-            let lock = Arc::new(Biased::leaning_after(loom::cell::UnsafeCell::new(0_u64), 1));
-            let own = desk();
-            // It leans to this thread from here on.
+            let lock = Arc::new(Biased::biased_after(loom::cell::UnsafeCell::new(0_u64), 1));
+            let own = owner_slot();
+            // It is biased to this thread from here on.
             raise(&lock.lock_from(Some(own)));
             let other = thread::spawn({
                 let lock = Arc::clone(&lock);
                 move || {
-                    let own = desk();
+                    let own = owner_slot();
                     for _ in 0..counts[1] {
                         raise(&lock.lock_from(Some(own)));
                     }
@@ -405,13 +405,13 @@ fn a_leaning_lock_lets_one_in_at_a_time() {
 fn a_lock_that_its_owner_has_left_for_another_one_is_left() {
     loom::model(|| {
         let locks: Arc<[_; 2]> =
-            Arc::new([(); 2].map(|()| Biased::leaning_after(loom::cell::UnsafeCell::new(0_u64), 1)));
-        let own = desk();
-        // Both lean to this thread from here on.
+            Arc::new([(); 2].map(|()| Biased::biased_after(loom::cell::UnsafeCell::new(0_u64), 1)));
+        let own = owner_slot();
+        // Both are biased to this thread from here on.
         locks.iter().for_each(|lock| raise(&lock.lock_from(Some(own))));
         let other = thread::spawn({
             let locks = Arc::clone(&locks);
-            move || raise(&locks[0].lock_from(Some(desk())))
+            move || raise(&locks[0].lock_from(Some(owner_slot())))
         });
         locks.iter().for_each(|lock| raise(&lock.lock_from(Some(own))));
         other.join().unwrap();
@@ -419,27 +419,27 @@ fn a_lock_that_its_owner_has_left_for_another_one_is_left() {
 }
 
 #[test]
-fn a_visitor_and_the_owner_are_never_in_at_one_time() {
-    for visits in [1, 2] {
+fn another_thread_and_the_owner_are_never_in_at_one_time() {
+    for times in [1, 2] {
         loom::model(move || {
-            let lock = Arc::new(Biased::leaning_after(loom::cell::UnsafeCell::new(0_u64), 1));
-            let own = desk();
-            // It leans to this thread from here on.
+            let lock = Arc::new(Biased::biased_after(loom::cell::UnsafeCell::new(0_u64), 1));
+            let own = owner_slot();
+            // It is biased to this thread from here on.
             raise(&lock.lock_from(Some(own)));
             let other = thread::spawn({
                 let lock = Arc::clone(&lock);
-                move || (0..visits).for_each(|_| raise(&lock.visit()))
+                move || (0..times).for_each(|_| raise(&lock.lock_unbiased()))
             });
             // In as the owner, or round by the gate.
-            match lock.lean_from(Some(own)) {
+            match lock.try_lock_biased_from(Some(own)) {
                 Some(inside) => raise(&inside),
                 None => raise(&lock.lock_from(Some(own))),
             }
             raise(&lock.lock_from(Some(own)));
             other.join().unwrap();
             // SAFETY: whoever is inside the lock is alone.
-            let sum = lock.visit().with(|number| unsafe { *number });
-            assert_eq!(sum, 3 + visits);
+            let sum = lock.lock_unbiased().with(|number| unsafe { *number });
+            assert_eq!(sum, 3 + times);
         });
     }
 }
@@ -449,16 +449,16 @@ fn a_visitor_and_the_owner_are_never_in_at_one_time() {
 #[test]
 fn nothing_is_kept_in_a_cache_while_somebody_waits() {
     loom::model(|| {
-        let room = Arc::new((Admission::new(), Biased::leaning_after(0_u64, 1), AtomicU64::new(0)));
-        let own = desk();
-        // It leans to this thread from here on.
+        let room = Arc::new((Admission::new(), Biased::biased_after(0_u64, 1), AtomicU64::new(0)));
+        let own = owner_slot();
+        // It is biased to this thread from here on.
         drop(room.1.lock_from(Some(own)));
         let other = Arc::clone(&room);
         let waiting = thread::spawn(move || {
             let (admission, cache, given) = &*other;
             // It waits until the end.
             std::mem::forget(admission.queue_up(1).unwrap());
-            let found = std::mem::take(&mut *cache.visit());
+            let found = std::mem::take(&mut *cache.lock_unbiased());
             given.fetch_add(found, SeqCst);
             found
         });

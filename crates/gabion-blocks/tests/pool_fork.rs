@@ -202,24 +202,24 @@ fn who_forks_while_it_waits_goes_on_in_both_processes() {
 }
 
 #[test]
-fn a_child_takes_locks_that_lean_to_threads_it_does_not_have() {
+fn a_child_takes_locks_that_are_biased_to_threads_it_does_not_have() {
     let locks = [Biased::new(0_u64), Biased::new(0_u64)];
-    let lean = |lock: &Biased<u64>| (0..1000).for_each(|_| *lock.lock() += 1);
-    lean(&locks[0]);
-    let (leans, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    let bias = |lock: &Biased<u64>| (0..1000).for_each(|_| *lock.lock() += 1);
+    bias(&locks[0]);
+    let (biased, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            lean(&locks[1]);
-            leans.wait();
+            bias(&locks[1]);
+            biased.wait();
             done.wait();
         });
-        leans.wait();
+        biased.wait();
         in_child(|| {
             for lock in &locks {
-                lean(lock);
+                bias(lock);
                 assert_eq!(*lock.lock(), 2000);
             }
-            std::thread::scope(|scope| scope.spawn(|| locks.iter().for_each(lean)).join().unwrap());
+            std::thread::scope(|scope| scope.spawn(|| locks.iter().for_each(bias)).join().unwrap());
             assert!(locks.iter().all(|lock| *lock.lock() == 3000));
         });
         done.wait();

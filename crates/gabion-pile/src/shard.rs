@@ -90,10 +90,10 @@ impl Shard {
         self.locked(self.inner.lock())
     }
 
-    /// As [`Shard::lock`], if the lock leans to this thread; never waits.
+    /// As [`Shard::lock`], if the lock is biased to this thread; never waits.
     #[inline(always)]
-    pub fn lean(&self) -> Option<Locked<'_>> {
-        self.inner.lean().map(|inner| self.locked(inner))
+    pub fn try_lock_biased(&self) -> Option<Locked<'_>> {
+        self.inner.try_lock_biased().map(|inner| self.locked(inner))
     }
 
     #[inline(always)]

@@ -52,11 +52,11 @@ impl Pile {
         self.put_anywhere(payload, reserve)
     }
 
-    /// The common case of [`Pile::put`] and nothing else: the own shard's lock leans to this thread, and it has a slot
-    /// at hand. Otherwise nothing is changed.
+    /// The common case of [`Pile::put`] and nothing else: the own shard's lock is biased to this thread, and it has a
+    /// slot at hand. Otherwise nothing is changed.
     #[inline(always)]
     fn put_inline(&self, payload: &[u8]) -> Option<Pointer> {
-        self.shards()[self.own_shard()].lean()?.put_inline(self.ground(), payload)
+        self.shards()[self.own_shard()].try_lock_biased()?.put_inline(self.ground(), payload)
     }
 
     #[cold]
@@ -300,7 +300,7 @@ impl Pile {
     fn remove_inline(&self, pointer: Pointer) -> Option<()> {
         let block = self.blocks.block(pointer.place().number())?;
         let shard = shard_of(block);
-        let mut locked = self.shards().get(shard as usize)?.lean()?;
+        let mut locked = self.shards().get(shard as usize)?.try_lock_biased()?;
         // Under the lock, so that it stays what it is.
         let slot = Slot::find_in(block, pointer).ok()?;
         // Its shard may have been read before it was written there. That the page has a use, which was seen since, says

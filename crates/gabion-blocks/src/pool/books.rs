@@ -115,7 +115,7 @@ impl Shared {
     fn validate_caches(&self) -> Result<Pieces, Invalid> {
         let mut cached = Pieces::new();
         for cache in self.all_caches() {
-            let open = cache.visit();
+            let open = cache.lock_unbiased();
             let mut bytes = 0;
             for piece in open.pieces() {
                 bytes += piece_bytes(piece.span().piece_class());

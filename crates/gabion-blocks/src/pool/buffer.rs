@@ -289,7 +289,8 @@ impl Shared {
             class
         };
         // To its arena a piece in a cache is taken.
-        let kept = seat::cache(self).is_some_and(|own| own.lean().unwrap_or_else(|| own.open()).has(class, at));
+        let kept =
+            seat::cache(self).is_some_and(|own| own.try_lock_biased().unwrap_or_else(|| own.open()).has(class, at));
         (!kept).then(|| piece_bytes(class))
     }
 

@@ -1,7 +1,7 @@
 //! A thread's own pieces: free ones that it may lend again without asking its arena.
 //!
-//! Each cache stands behind a lock of its own that leans to its thread (see [`crate::bias`]); else it is taken only by
-//! a thread that empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in
+//! Each cache stands behind a lock of its own that is biased to its thread (see [`crate::bias`]); else it is taken only
+//! by a thread that empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in
 //! bytes.
 
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use super::size::{PIECE_CLASSES, piece_at, piece_bytes};
 use super::span::Span;
 use crate::bias::{Biased, BiasedGuard};
-use crate::desk::Desk;
+use crate::owner_slot::OwnerSlot;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A piece of a cut block.
@@ -260,9 +260,9 @@ pub(crate) struct Cache {
     rank: AtomicUsize,
     /// True while a thread has it: what debug builds ask of an [`Own`].
     taken: AtomicBool,
-    /// What the lock leans to. It goes with the cache from thread to thread, so that the lock leans to the next one,
-    /// too.
-    desk: Desk,
+    /// What the lock is biased to. It goes with the cache from thread to thread, so that the lock is biased to the next
+    /// one, too.
+    owner_slot: OwnerSlot,
     figures: Figures,
     stacks: Biased<Stacks>,
 }
@@ -295,7 +295,7 @@ impl Cache {
                 number.write(AtomicUsize::new(0));
             }
             (&raw mut (*at).taken).write(AtomicBool::new(false));
-            (&raw mut (*at).desk).write(Desk::new());
+            (&raw mut (*at).owner_slot).write(OwnerSlot::new());
             (&raw mut (*at).figures).write(Figures::default());
             Biased::write_for_one(&raw mut (*at).stacks, |stacks| Stacks::write(stacks));
             room.assume_init()
@@ -336,8 +336,8 @@ impl Cache {
 
     /// Opens it for another thread than its own, or when it does not matter: some microseconds, and its own thread
     /// takes longer for some time.
-    pub fn visit(&self) -> Open<'_> {
-        Open { stacks: self.stacks.visit(), figures: &self.figures }
+    pub fn lock_unbiased(&self) -> Open<'_> {
+        Open { stacks: self.stacks.lock_unbiased(), figures: &self.figures }
     }
 
     /// Bytes of its pieces, at some moment.
@@ -371,19 +371,19 @@ impl Own {
         self.cache
     }
 
-    /// Opens it if its lock leans to this thread; never waits.
+    /// Opens it if its lock is biased to this thread; never waits.
     #[inline(always)]
-    pub fn lean(self) -> Option<Open<'static>> {
+    pub fn try_lock_biased(self) -> Option<Open<'static>> {
         debug_assert!(self.cache.taken.load(Ordering::Relaxed), "the cache is spare, or another thread's");
-        // The desk is this thread's, as the cache is.
-        let stacks = self.cache.stacks.lean_from(Some(&self.cache.desk))?;
+        // The owner slot is this thread's, as the cache is.
+        let stacks = self.cache.stacks.try_lock_biased_from(Some(&self.cache.owner_slot))?;
         Some(Open { stacks, figures: &self.cache.figures })
     }
 
     /// Opens it.
     pub fn open(self) -> Open<'static> {
         debug_assert!(self.cache.taken.load(Ordering::Relaxed), "the cache is spare, or another thread's");
-        Open { stacks: self.cache.stacks.lock_from(Some(&self.cache.desk)), figures: &self.cache.figures }
+        Open { stacks: self.cache.stacks.lock_from(Some(&self.cache.owner_slot)), figures: &self.cache.figures }
     }
 }
 

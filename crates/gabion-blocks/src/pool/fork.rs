@@ -53,7 +53,7 @@ fn hold(shared: &'static Shared) -> LockedPool {
     let settings = lock(&shared.settings);
     let growth = lock(&shared.growth);
     let caches = lock(&shared.caches);
-    let open = caches.all.iter().map(|cache| cache.visit()).collect();
+    let open = caches.all.iter().map(|cache| cache.lock_unbiased()).collect();
     LockedPool {
         _open: open,
         _caches: caches,

@@ -34,16 +34,17 @@ impl Shared {
         self.rent_own_piece(class).or_else(|| self.rent_idle_piece(class, clean))
     }
 
-    /// Takes a free piece of this thread's cache, if there is one and the cache's lock leans: the way of nearly all.
+    /// Takes a free piece of this thread's cache, if there is one and the cache's lock is biased: the way of nearly
+    /// all.
     #[inline(always)]
     pub fn rent_own_piece(&'static self, class: usize) -> Option<Piece> {
-        let mut open = seat::cache(self)?.lean()?;
+        let mut open = seat::cache(self)?.try_lock_biased()?;
         let piece = open.pop(class)?;
         open.count_rented();
         Some(piece)
     }
 
-    /// As [`Shared::rent_warm_piece`], where the cache is empty or its lock does not lean.
+    /// As [`Shared::rent_warm_piece`], where the cache is empty or its lock is not biased.
     #[inline(never)]
     fn rent_idle_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
         if let Some(own) = seat::cache(self) {
@@ -256,7 +257,7 @@ impl Shared {
     #[inline]
     pub fn return_piece(&'static self, piece: Piece) {
         // Looked at with the cache open: a thread that waits for room empties it after having said so.
-        if let Some(mut open) = seat::cache(self).and_then(Own::lean)
+        if let Some(mut open) = seat::cache(self).and_then(Own::try_lock_biased)
             && self.keeps()
             && open.push(piece.span().piece_class(), piece)
         {
@@ -268,7 +269,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::return_piece`], where the cache has no room or its lock does not lean.
+    /// As [`Shared::return_piece`], where the cache has no room or its lock is not biased.
     #[inline(never)]
     fn return_spare_piece(&'static self, piece: Piece) {
         let class = piece.span().piece_class();

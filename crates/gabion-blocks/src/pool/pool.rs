@@ -323,7 +323,7 @@ impl Pool {
             shared.publish(&settings);
         }
         for cache in shared.all_caches() {
-            shared.fold_counts(cache, || cache.visit());
+            shared.fold_counts(cache, || cache.lock_unbiased());
             cache.belong(cache.rank(), shared.arena_of_rank(cache.rank()));
         }
         shared.shrink();

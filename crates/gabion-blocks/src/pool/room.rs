@@ -180,9 +180,9 @@ impl Shared {
         self.all_caches().map(|cache| self.flush(cache)).sum()
     }
 
-    /// Empties one cache into the arenas, as a visitor. Returns how many pieces that were.
+    /// Empties one cache into the arenas, as another thread. Returns how many pieces that were.
     pub fn flush(&self, cache: &Cache) -> usize {
-        self.flush_by(|| cache.visit())
+        self.flush_by(|| cache.lock_unbiased())
     }
 
     /// Empties the cache that `open` opens.

@@ -140,7 +140,7 @@ impl Shared {
     /// Takes a cache back whose thread is gone.
     pub fn leave_cache(&self, cache: &'static Cache) {
         self.flush(cache);
-        self.fold_counts(cache, || cache.visit());
+        self.fold_counts(cache, || cache.lock_unbiased());
         self.spare(cache);
     }
 

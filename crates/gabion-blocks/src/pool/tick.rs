@@ -98,7 +98,7 @@ impl Shared {
     /// Empties the caches that their threads have not used since the last look.
     fn flush_unused_caches(&self) {
         for cache in self.all_caches() {
-            // An empty one is not visited: its thread would have to make its lock lean again.
+            // An empty one is not opened: its thread would have to bias its lock again.
             if !cache.was_used() && cache.bytes() > 0 {
                 self.flush(cache);
             }

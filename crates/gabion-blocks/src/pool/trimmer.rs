@@ -86,12 +86,12 @@ impl Shared {
                 counts.idle == 0 && counts.emptied == 0 && counts.warm_large == 0
             })
         };
-        // Caches are visited only where nothing else keeps the trimmer on duty. And in this order at last: what moves
+        // Caches are opened only where nothing else keeps the trimmer on duty. And in this order at last: what moves
         // meanwhile moves from the caches to the shelves.
         self.malloc_trimmed()
             && self.all_caches().all(|cache| cache.bytes() == 0)
             && shelves_empty()
-            && self.all_caches().all(|cache| cache.visit().bytes() == 0)
+            && self.all_caches().all(|cache| cache.lock_unbiased().bytes() == 0)
             && shelves_empty()
     }
 

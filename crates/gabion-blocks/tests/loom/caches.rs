@@ -13,7 +13,7 @@ fn piece(index: usize) -> Piece {
     Piece::new(&SPAN, index, false)
 }
 
-/// The cache of this thread, with pieces 0 and 1 in it. Its lock leans to the thread.
+/// The cache of this thread, with pieces 0 and 1 in it. Its lock is biased to the thread.
 fn filled() -> (&'static Cache, Own) {
     let cache: &'static Cache = Box::leak(Cache::new_in(Box::new_uninit()));
     // SAFETY: made by this thread, just now.
@@ -24,18 +24,18 @@ fn filled() -> (&'static Cache, Own) {
     (cache, own)
 }
 
-/// As the pool does it: the short way if the lock leans, the long one otherwise.
+/// As the pool does it: the short way if the lock is biased, the long one otherwise.
 fn rent(own: Own) -> Option<usize> {
     let pop = |mut open: Open<'_>| {
         let piece = open.pop(0)?;
         open.count_rented();
         Some(piece.index())
     };
-    own.lean().and_then(pop).or_else(|| pop(own.open()))
+    own.try_lock_biased().and_then(pop).or_else(|| pop(own.open()))
 }
 
 fn give_back(own: Own, index: usize) {
-    let mut open = own.lean().unwrap_or_else(|| own.open());
+    let mut open = own.try_lock_biased().unwrap_or_else(|| own.open());
     assert!(open.push(0, piece(index)));
     open.count_returned();
 }
@@ -58,12 +58,12 @@ fn all(lists: [Vec<usize>; 3]) -> Vec<usize> {
 fn a_cache_may_be_emptied_while_its_thread_rents() {
     loom::model(|| {
         let (cache, own) = filled();
-        let visitor = thread::spawn(move || empty(cache.visit()));
+        let other = thread::spawn(move || empty(cache.lock_unbiased()));
         let rented = rent(own);
         if let Some(index) = rented {
             give_back(own, index);
         }
-        let taken = visitor.join().unwrap();
+        let taken = other.join().unwrap();
         let calls = u64::from(rented.is_some());
         assert_eq!(cache.untold(), (calls, calls));
         let left: Vec<usize> = own.open().pieces().map(|piece| piece.index()).collect();
@@ -76,15 +76,15 @@ fn a_cache_may_be_emptied_while_its_thread_rents() {
 fn what_is_counted_is_told_once_while_others_look() {
     loom::model(|| {
         let (cache, own) = filled();
-        let visitor = thread::spawn(move || {
+        let other = thread::spawn(move || {
             // What a look finds is a figure of some moment; what is told is told for good.
             let looked = cache.untold();
             assert!(looked.0 <= 1 && looked.1 <= 1 && cache.bytes() <= 2 * piece_bytes(0));
-            cache.visit().tell()
+            cache.lock_unbiased().tell()
         });
         let rented = rent(own).expect("nobody takes a piece out");
         give_back(own, rented);
-        let (told, untold) = (visitor.join().unwrap(), own.open().tell());
+        let (told, untold) = (other.join().unwrap(), own.open().tell());
         assert_eq!((told.0 + untold.0, told.1 + untold.1), (1, 1));
         assert_eq!(own.open().tell(), (0, 0));
     });
@@ -95,7 +95,7 @@ fn a_cache_goes_to_the_next_thread_while_it_is_emptied() {
     bounded(|| {
         let (cache, own) = filled();
         let spare = Arc::new(Mutex::new(Vec::new()));
-        let visitor = thread::spawn(move || empty(cache.visit()));
+        let other = thread::spawn(move || empty(cache.lock_unbiased()));
         let next = thread::spawn({
             let spare = Arc::clone(&spare);
             move || {
@@ -113,9 +113,9 @@ fn a_cache_goes_to_the_next_thread_while_it_is_emptied() {
         assert_eq!(own.open().tell(), (0, 0));
         cache.part();
         spare.lock().unwrap().push(cache);
-        let (taken, kept) = (visitor.join().unwrap(), next.join().unwrap());
+        let (taken, kept) = (other.join().unwrap(), next.join().unwrap());
         assert_eq!(cache.untold(), (0, kept));
-        let left = empty(cache.visit());
+        let left = empty(cache.lock_unbiased());
         assert_eq!(cache.bytes(), 0);
         let expected: Vec<usize> = (0..2 + kept as usize).collect();
         assert_eq!(all([given, taken, left]), expected, "a piece is lost, or in two hands");

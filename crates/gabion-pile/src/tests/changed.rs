@@ -145,14 +145,15 @@ fn what_says_that_there_is_room_may_be_changed_by_another_program() {
     }
 }
 
-/// A removal under a lock that leans to its thread believed the word: what a view looked at was soon another object's.
+/// A removal under a lock that is biased to its thread believed the word: what a view looked at was soon another
+/// object's.
 #[test]
 fn what_a_view_looks_at_stays_though_its_word_says_that_nobody_does() {
     let place = Place(std::env::temp_dir().join(format!("gabion-changed-pin-{}.pile", std::process::id())));
     let _ = std::fs::remove_file(&place.0);
     let options = OpenOptions { shards: Some(1), ..OpenOptions::default() };
     let pile = std::sync::Arc::new(Pile::open(&place.0, &options).unwrap());
-    // Until the lock leans to this thread.
+    // Until the lock is biased to this thread.
     for _ in 0..1000 {
         pile.remove(pile.put(&[1; 40]).unwrap()).unwrap();
     }

@@ -187,28 +187,28 @@ fn what_the_trimmer_has_in_hand_is_in_nobodys_use() {
 }
 
 #[test]
-fn a_cache_leans_to_the_thread_that_gets_it_next_and_to_no_visitor() {
+fn a_cache_is_biased_to_the_thread_that_gets_it_next_and_to_no_other() {
     let (pool, twin) = pool();
-    let leans = || seat::cache(pool.shared()).is_some_and(|own| own.lean().is_some());
+    let is_biased = || seat::cache(pool.shared()).is_some_and(|own| own.try_lock_biased().is_some());
     in_thread(|| {
         for _ in 0..100 {
             drop(rent(&pool, 5000));
         }
-        assert_eq!(leans(), can_fence_heavily());
-        // Figures and the policy's look are no visits; and what a visit finds is found again.
+        assert_eq!(is_biased(), can_fence_heavily());
+        // Figures and the policy's look take no lock; and what is taken out is found again.
         assert_eq!((pool.stats().hits_cache, pool.stats().cached), (99, 5120 * 4));
         pool.trim(false);
-        assert_eq!(leans(), can_fence_heavily());
+        assert_eq!(is_biased(), can_fence_heavily());
     });
     in_thread(|| {
-        assert_eq!(leans(), can_fence_heavily(), "its last thread has left it");
+        assert_eq!(is_biased(), can_fence_heavily(), "its last thread has left it");
         drop(rent(&pool, 5000));
         pool.validate().unwrap();
-        assert!(!leans(), "somebody has looked into it");
+        assert!(!is_biased(), "somebody has looked into it");
         for _ in 0..100 {
             drop(rent(&pool, 5000));
         }
-        assert_eq!(leans(), can_fence_heavily());
+        assert_eq!(is_biased(), can_fence_heavily());
     });
     assert_eq!(pool.shared().all_caches().count(), 1);
     close(pool, twin);
