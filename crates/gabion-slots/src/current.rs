@@ -43,7 +43,7 @@ mod place {
         static CURRENT: Current = const { Current::none() };
     }
 
-    /// Looks at what this thread used last, until its last instruction.
+    /// Looks at what this thread used last. Works to the thread's very end, thread-local destructors included.
     #[inline(always)]
     pub(crate) fn with<R>(act: impl FnOnce(&Current) -> R) -> R {
         CURRENT.with(act)
@@ -84,7 +84,7 @@ mod place {
 
     const _: () = assert!(size_of::<Current>() == 24 && offset_of!(Current, word) == 16);
 
-    /// Looks at what this thread used last, until its last instruction.
+    /// Looks at what this thread used last. Works to the thread's very end, thread-local destructors included.
     #[inline(always)]
     pub(crate) fn with<R>(act: impl FnOnce(&Current) -> R) -> R {
         let at: *const Current;
