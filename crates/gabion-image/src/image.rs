@@ -3,6 +3,7 @@
 use std::fmt;
 use std::thread;
 
+use gabion_blocks::limits::processors;
 use gabion_blocks::{Buffer, Group, GroupRequest, Invalid, Pool, Request};
 
 use crate::error::{ImageError, Result};
@@ -287,8 +288,7 @@ impl Image {
     /// # Panics
     /// When `work` does, after all threads have ended.
     pub fn process_rows(&mut self, threads: usize, work: impl Fn(u32, &mut [u8]) + Sync) {
-        let available = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = if threads == 0 { available() } else { threads }.min(self.height as usize);
+        let threads = if threads == 0 { processors() } else { threads }.min(self.height as usize);
         if threads == 1 {
             (0..).zip(self.rows_mut()).for_each(|(y, row)| work(y, row));
             return;

@@ -186,7 +186,7 @@ impl Core {
         loop {
             let mut refused = false;
             if let Step::Lacks(Lack::Room) = step {
-                if !self.wants(&mut locked, request) {
+                if !self.wants(&locked, request) {
                     self.unlock(locked);
                     return None;
                 }
@@ -216,11 +216,11 @@ impl Core {
     }
 
     /// Whether a put is still to be done: others may have put meanwhile, and theirs is to stay.
-    fn wants(&self, locked: &mut Locked<'_>, request: &Request<'_>) -> bool {
+    fn wants(&self, locked: &Locked<'_>, request: &Request<'_>) -> bool {
         match request.when {
             When::Always | When::Touched => true,
             When::Absent => {
-                let found = locked.shard.find(&mut locked.state, locked.ground, request.image, request.hash);
+                let found = locked.find(request.image, request.hash);
                 found.is_none_or(|id| self.is_over(locked, id))
             }
             When::Leased(number) => locked.state.leases.holds(request.hash.0, number),
@@ -249,7 +249,7 @@ impl Core {
 
     /// Removes a key's entry; `None` when there is none, `Some(false)` when its time was over.
     fn remove_locked(&self, locked: &mut Locked<'_>, image: &Image<'_>, hash: KeyHash) -> Option<bool> {
-        let id = locked.shard.find(&mut locked.state, locked.ground, image, hash)?;
+        let id = locked.find(image, hash)?;
         let over = self.is_over(locked, id);
         locked.remove_entry(id, over.then_some(Reason::Expired));
         Some(!over)
@@ -281,8 +281,8 @@ impl Core {
     /// Bytes that a key's entry is charged.
     pub fn size_of(&self, record: &Record, key: &[u8]) -> Option<u64> {
         let (image, hash, shard) = self.sought_alive(record, key)?;
-        let mut locked = self.lock_only(shard);
-        let id = locked.shard.find(&mut locked.state, self.ground(), &image, hash)?;
+        let locked = self.lock_only(shard);
+        let id = locked.find(&image, hash)?;
         (!self.is_over(&locked, id)).then(|| locked.weight(id))
     }
 
@@ -339,7 +339,7 @@ impl Core {
         loop {
             let mut locked = self.lock(shard);
             self.introduce(&mut locked, record);
-            let found = locked.shard.find(&mut locked.state, self.ground(), &image, hash);
+            let found = locked.find(&image, hash);
             let Some(id) = found.filter(|_| !record.is_dropped()) else {
                 self.unlock(locked);
                 return false;

@@ -74,17 +74,17 @@ impl Core {
     /// A cache that may take `room` bytes of memory.
     pub fn with_room(options: &CacheOptions, room: u64) -> Result<Self, BlockError> {
         let limit = options.max_bytes;
-        // Asked only where it matters: the system answers by way of files, which takes longer than all the rest.
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let fitting = usize::try_from(limit / SHARD_BYTES).unwrap_or(usize::MAX).max(1);
-        let most = || (4 * processors()).next_power_of_two().min(1 << fitting.ilog2());
+        // Processors are counted only where it matters: the system answers by way of files, which takes longer than all
+        // the rest.
+        let most = || (4 * limits::processors()).next_power_of_two().min(1 << fitting.ilog2());
         let shards = options.shards.unwrap_or_else(|| if options.policy.is_exact() { 1 } else { most() });
         let most = usize::try_from(room / LEAST_SHARE).map_or(MOST_SHARDS, |most| most.min(MOST_SHARDS));
         let shards = shards.clamp(1, 1 << most.ilog2()).next_power_of_two();
         let memory = Arc::new(Budget::new(room));
         // Each shard of the pile fills pages of its own.
         let most = usize::try_from(room / PILE_SHARE).map_or(MOST_SHARDS, |most| most.clamp(1, MOST_SHARDS));
-        let pile_shards = options.shards.unwrap_or_else(processors).min(1 << most.ilog2());
+        let pile_shards = options.shards.unwrap_or_else(limits::processors).min(1 << most.ilog2());
         let pile_options = PileOptions { shards: Some(pile_shards), ..PileOptions::default() };
         let pile = IndexedPile::from(Pile::with_budget(pile_options, Arc::clone(&memory))?);
         let pages = Purposes::new(&memory, options.policy)?;
@@ -154,7 +154,7 @@ impl Core {
         match free {
             Some(id) => {
                 let before = std::mem::replace(&mut records.all[usize::from(id)], record);
-                *self.past.lock().unwrap_or_else(PoisonError::into_inner) += before.stats(0);
+                *self.past.lock().unwrap_or_else(PoisonError::into_inner) += before.counters.read();
             }
             None => records.all.push(record),
         }
@@ -302,7 +302,7 @@ impl Core {
         let records = self.read_records();
         let mut stats = *self.past.lock().unwrap_or_else(PoisonError::into_inner);
         for record in &records.all {
-            stats += record.stats(self.limit());
+            stats += record.counters.read();
         }
         stats
     }

@@ -108,7 +108,7 @@ impl Core {
             let mut locked = self.lock(shard);
             let when = if went.is_some() { When::Absent } else { When::Always };
             let standing = went.take().or_else(|| {
-                let id = self.find_former(&mut locked, record, sought, old)?;
+                let id = self.find_former(&locked, record, sought, old)?;
                 Some(Standing::of(&locked, id))
             });
             let Some(standing) = standing else {
@@ -137,7 +137,7 @@ impl Core {
     pub fn remove_if(&self, record: &Record, key: &[u8], old: &Former<'_>) -> bool {
         let Some((image, hash, shard)) = self.sought(record, key) else { return false };
         let mut locked = self.lock(shard);
-        let found = self.find_former(&mut locked, record, (&image, hash), old);
+        let found = self.find_former(&locked, record, (&image, hash), old);
         if let Some(id) = found {
             locked.state.leases.end_key(hash.0);
             locked.remove_entry(id, None);
@@ -202,7 +202,7 @@ impl Core {
     /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's,
     /// or its end has come since it was looked at. Where there is no other room to hope for (`last`), it goes now.
     fn takes_leave(locked: &mut Locked<'_>, request: &Request<'_>, last: bool) -> bool {
-        let left = locked.shard.find(&mut locked.state, locked.ground, request.image, request.hash);
+        let left = locked.find(request.image, request.hash);
         if left.is_some() && !last {
             return false;
         }
@@ -217,12 +217,12 @@ impl Core {
     /// The key's entry, if its value is the one and its time is not over.
     fn find_former(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &Locked<'_>,
         record: &Record,
         (image, hash): (&Image<'_>, KeyHash),
         old: &Former<'_>,
     ) -> Option<Id> {
-        let id = locked.shard.find(&mut locked.state, locked.ground, image, hash)?;
+        let id = locked.find(image, hash)?;
         let over = locked.entry(id).is_over(|| self.now());
         // The buffer goes at the end: the run that it holds must not count when room is made for the new value.
         (!over && !record.is_dropped() && old.is_of(locked, id, &mut ReadBuf::new())).then_some(id)

@@ -287,7 +287,7 @@ impl Core {
         let hash = self.hash(&image);
         let mut locked = self.lock_only(self.shard(hash));
         let id = place.to_bits();
-        if locked.shard.find(&mut locked.state, locked.ground, &image, hash) != Some(id) {
+        if locked.find(&image, hash) != Some(id) {
             return false;
         }
         let mut goes = locked.move_out(id, |to| !page.has(to));

@@ -33,13 +33,13 @@ pub(crate) fn validate(core: &Core) -> Result<(), Invalid> {
     ensure(counted == cohorts, || format!("{counted} cohorts counted, {cohorts} have entries"))?;
     let records = core.records();
     let sum = |figure: fn(&crate::stats::CacheStats) -> u64| -> u64 {
-        records.iter().map(|record| figure(&record.stats(0))).sum()
+        records.iter().map(|record| figure(&record.counters.read())).sum()
     };
     ensure(sum(|stats| stats.bytes) == bytes, || "the tables' bytes are not the cache's".to_owned())?;
     ensure(sum(|stats| stats.entries) == entries, || "the tables' entries are not the cache's".to_owned())?;
     for (record, own) in records.iter().filter_map(|record| Some((record, record.own.as_ref()?))) {
         ensure(own.used.used() <= own.used.limit(), || "a table is over its limit".to_owned())?;
-        ensure(own.used.used() == record.stats(0).bytes, || "a table's bytes do not add up".to_owned())?;
+        ensure(own.used.used() == record.counters.read().bytes, || "a table's bytes do not add up".to_owned())?;
     }
     let index: u64 = shards.iter().zip(&states).map(|(shard, state)| shard.index_bytes(state)).sum();
     let reserved = ground.pile.stats().reserved_bytes;

@@ -126,7 +126,7 @@ impl<'a> Locked<'a> {
     fn find_live(&mut self, request: &Request<'_>) -> (Option<Id>, Option<&'a Unit>) {
         let shard = self.shard;
         let segment = shard.segments.segment(request.hash.kept());
-        let found = shard.find_in(segment, &mut self.state, self.ground, request.image, request.hash);
+        let found = shard.find_in(segment, &self.state, self.ground, request.image, request.hash);
         // A put without an end has not asked for the time.
         if let Some(id) = found
             && self.entry(id).is_over(|| now(&**request.clock))

@@ -18,7 +18,7 @@ impl Locked<'_> {
     /// Keeps the key's entry from being evicted: it stays until the new one is there, and makes no room for it but its
     /// own.
     pub fn spare(&mut self, request: &Request<'_>) {
-        self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
+        self.spared = self.find(request.image, request.hash);
     }
 
     /// Bytes of a put that the key's spared entry is charged already.

@@ -7,6 +7,7 @@ use gabion_pile::{Place, Pointer, ReadBuf};
 use super::shard::{AtHand, Cohort, Gone, Ground, Links, Reason, Shard, State, cohort_at, cohorts_of, partition_of};
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
+use crate::key::{Image, KeyHash};
 use crate::policy::{Id, Policy};
 use crate::stats::Figure;
 use crate::time::{Due, Hooks, Wheel};
@@ -39,6 +40,12 @@ impl<'a> Locked<'a> {
     #[inline]
     pub fn entry(&self, id: Id) -> Entry<'a> {
         Entry::at(&self.ground.pile, id)
+    }
+
+    /// A key's entry.
+    #[inline]
+    pub fn find(&self, image: &Image<'_>, hash: KeyHash) -> Option<Id> {
+        self.shard.find(&self.state, self.ground, image, hash)
     }
 
     /// What the entry is charged.

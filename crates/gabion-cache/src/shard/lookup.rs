@@ -182,8 +182,8 @@ impl Shard {
             Attempt::Found(found, _) => Some(found.due),
             Attempt::Nothing => None,
             Attempt::Changed | Attempt::Stashed => {
-                let mut state = self.lock();
-                let id = self.find(&mut state, sought.ground, sought.image, sought.hash);
+                let state = self.lock();
+                let id = self.find(&state, sought.ground, sought.image, sought.hash);
                 id.map(|id| Entry::at(&sought.ground.pile, id).end())
             }
         }

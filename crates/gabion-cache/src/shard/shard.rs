@@ -181,7 +181,7 @@ impl Shard {
 
     /// A key's entry. Under the lock.
     #[inline]
-    pub fn find(&self, state: &mut State, ground: &Ground, image: &Image<'_>, hash: KeyHash) -> Option<Id> {
+    pub fn find(&self, state: &State, ground: &Ground, image: &Image<'_>, hash: KeyHash) -> Option<Id> {
         self.find_in(self.segments.segment(hash.kept()), state, ground, image, hash)
     }
 
@@ -190,7 +190,7 @@ impl Shard {
     pub fn find_in<'a>(
         &'a self,
         segment: Option<&'a Unit>,
-        state: &mut State,
+        state: &State,
         ground: &Ground,
         image: &Image<'_>,
         hash: KeyHash,

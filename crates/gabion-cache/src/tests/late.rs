@@ -96,7 +96,7 @@ fn what_others_put_where_an_entry_was_is_not_taken_for_it() {
         for other in KEYS..KEYS + OTHERS {
             let (bytes, hash) = (other.to_le_bytes(), hash(&cache, other));
             let image = Image::short(0, &bytes).unwrap();
-            let entry = shards[0].find(&mut shards[0].lock(), ground, &image, hash);
+            let entry = shards[0].find(&shards[0].lock(), ground, &image, hash);
             let Some(entry) = entry.filter(|&entry| entry + 8 < at && at + 10 < entry + 110) else { continue };
             // A slot's word that says 29 bytes, an entry's two words, the key's image, a value.
             let image = [&[8], &key.to_le_bytes()[..]].concat();

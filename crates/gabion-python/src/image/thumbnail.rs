@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gabion_blocks::Pool;
+use gabion_blocks::limits::processors;
 use gabion_image::{Format, Formats, Image, Limits, OpenOptions, Probe, SaveOptions, save_atomically};
 use pyo3::prelude::*;
 
@@ -66,7 +67,7 @@ pub(super) fn _image_format(first: &[u8]) -> Option<&'static str> {
 /// How many processors this process may keep busy, by its affinity and by its control group; for the command line.
 #[pyfunction]
 pub(super) fn _processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    processors()
 }
 
 /// The formats that can be opened or saved, each with its extension and whether it can be saved; for the command line.
