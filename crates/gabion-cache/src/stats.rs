@@ -93,8 +93,8 @@ pub(crate) struct Counters {
 
 thread_local!(static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) });
 
-/// Stripes that no thread has. Only tried, never waited for: in the child of a fork that another thread was here
-/// during, the lock is held for ever. A stripe that is lost so is no harm.
+/// Stripes that no thread has. Only try-locked: if another thread holds it during a fork, it stays locked in the child.
+/// Threads that end there give no stripe back then, and once all are taken, new threads share the last one.
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 

@@ -56,9 +56,8 @@ impl<'a> Locked<'a> {
         true
     }
 
-    /// Where the cohort stands that one of has to go for the put, if that is the put's own: of a table with a limit of
-    /// its own that is short of bytes, or the only one that there is. And whether it is pages that are short, not
-    /// bytes.
+    /// The position of the cohort that this put must evict from, if it is the put's own: its table's, where that is at
+    /// its limit, or the only one. And whether pages are short rather than bytes.
     #[inline(always)]
     fn market(&mut self, request: &Request<'_>) -> Option<(usize, bool)> {
         let weight = request.weight();
