@@ -311,7 +311,8 @@ impl Core {
         let (image, hash, shard) = self.sought_alive(record, key)?;
         let mut locked = self.lock(shard);
         locked.state.leases.end_key(hash.0);
-        let opened = locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf);
+        let opened =
+            locked.shard.read_under_lock(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf);
         let opened = opened.map(|(cell, found)| (cell.place().to_bits(), found.offset));
         let found = opened.and_then(|(id, offset)| {
             let (over, standing) = (self.is_over(&locked, id), Standing::of(&locked, id));

@@ -50,7 +50,7 @@ impl Core {
         let (image, hash, shard) = self.sought_alive(record, key)?;
         let locked = self.lock_only(shard);
         let (cell, found) =
-            locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf)?;
+            locked.shard.read_under_lock(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf)?;
         let Standing { due, times, priority } = Standing::of(&locked, cell.place().to_bits());
         drop(locked);
         let moment = self.moment();

@@ -97,7 +97,7 @@ impl Segments {
             let kept = segment_bits(bucket.cell(cell).load(Relaxed) >> SEGMENT_SHIFT);
             bucket.empty(cell);
             if stash.len() > 0 {
-                self.settle(stash, spot.segment, self.number(kept), at / BUCKET_WORDS);
+                self.rehome_stashed(stash, spot.segment, self.number(kept), at / BUCKET_WORDS);
             }
             at / BUCKET_WORDS
         } else {
@@ -188,7 +188,7 @@ impl Segments {
     /// Gives one of a segment's stashed cells, if its hash leads near, the room that has become free in a bucket.
     #[cold]
     #[inline(never)]
-    fn settle(&self, stash: &mut Stash, segment: &Unit, number: usize, bucket: usize) {
+    fn rehome_stashed(&self, stash: &mut Stash, segment: &Unit, number: usize, bucket: usize) {
         let near = |kept: u64| (bucket + BUCKETS - home(kept)) % BUCKETS < REACH;
         let Some(at) = stash.of(number).iter().position(|(_, kept)| near(*kept)) else { return };
         let _moving = self.moving();

@@ -155,7 +155,7 @@ impl<'a> Locked<'a> {
         entry.set_links(links.0, links.1);
         entry.set_queue(queue);
         self.take_hooks(id, hooks);
-        self.settle(request, id, about.priority, partition);
+        self.move_to_priority(request, id, about.priority, partition);
         self.touch(id);
         true
     }
@@ -166,11 +166,11 @@ impl<'a> Locked<'a> {
         let (entry, partition) = (self.entry(id), partition_of(self.ground, id));
         let before = entry.about().priority;
         entry.set_priority(request.priority);
-        self.settle(request, id, before, partition);
+        self.move_to_priority(request, id, before, partition);
     }
 
-    /// Gives an entry that has another priority by now the list of that.
-    fn settle(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
+    /// Moves an entry that has another priority by now to the cohort of that.
+    fn move_to_priority(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
         if before != request.priority {
             self.with_cohort(before, partition, |cohort, links| cohort.queues.remove(links, links.node(id)));
             self.with_cohort(request.priority, partition, |cohort, links| {

@@ -243,7 +243,7 @@ impl Locked<'_> {
             Some((node, most.map(|most| (links.hash(node), links.weight(node), most))))
         });
         let Some((node, ghost)) = evicted else { return false };
-        self.let_go(node, Some(Reason::Evicted));
+        self.remove_unlisted(node, Some(Reason::Evicted));
         if let Some((kept, weight, most)) = ghost {
             self.remember(kept, weight, most);
         }
@@ -276,7 +276,7 @@ impl Locked<'_> {
         let fits = |node: AtHand<'_>, _| makes_place_for(node.entry, request);
         let found = self.with_cohort_at(at, |cohort, links| cohort.queues.evict_like(links, fits));
         let Some(node) = found else { return false };
-        self.let_go(node, Some(Reason::Evicted));
+        self.remove_unlisted(node, Some(Reason::Evicted));
         true
     }
 }

@@ -136,7 +136,7 @@ impl<'a> Locked<'a> {
         let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
         let node = AtHand::new(&self.ground.pile, id);
         self.with_cohort(about.priority, partition, |cohort, links| cohort.queues.remove(links, node));
-        self.let_go(node, reason);
+        self.remove_unlisted(node, reason);
     }
 
     /// How many entries a table with a limit of its own has in the shard.
@@ -180,8 +180,8 @@ impl<'a> Locked<'a> {
         self.remove_entry(id, Some(Reason::Expired));
     }
 
-    /// Removes an entry that its policy has let go of.
-    pub fn let_go(&mut self, mut node: AtHand<'a>, reason: Option<Reason>) {
+    /// Removes an entry that was taken out of its cohort's queues.
+    pub fn remove_unlisted(&mut self, mut node: AtHand<'a>, reason: Option<Reason>) {
         let (id, entry) = (node.id, node.entry);
         let weight = entry.stored() + INDEX_BYTES;
         if entry.due().is_some() {

@@ -67,7 +67,7 @@ impl Shard {
                 buf.let_go();
                 None
             }
-            Attempt::Changed | Attempt::Stashed => self.read_locked(sought, used, buf, now),
+            Attempt::Changed | Attempt::Stashed => self.lock_and_read(sought, used, buf, now),
         }
     }
 
@@ -149,9 +149,9 @@ impl Shard {
     }
 
     #[cold]
-    fn read_locked(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
+    fn lock_and_read(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
         let mut state = self.lock();
-        let (cell, found) = self.open(&state, sought, buf)?;
+        let (cell, found) = self.read_under_lock(&state, sought, buf)?;
         let Sought { ground, hash, .. } = sought;
         let place = cell.place();
         if found.due != Due::NONE {
@@ -191,7 +191,12 @@ impl Shard {
 
     /// Reads a key's value under the lock. `None` also where there is no memory to copy it to, as [`ReadBuf::refusal`]
     /// tells.
-    pub fn open<'a>(&'a self, state: &'a State, sought: Sought<'_>, buf: &mut ReadBuf) -> Option<(Cell<'a>, Found)> {
+    pub fn read_under_lock<'a>(
+        &'a self,
+        state: &'a State,
+        sought: Sought<'_>,
+        buf: &mut ReadBuf,
+    ) -> Option<(Cell<'a>, Found)> {
         buf.let_go();
         self.segments.find_all(&state.stash, sought.hash.kept(), |cell| {
             let found = read_at(&sought.ground.pile, sought.image, cell.place(), buf, true, || true);

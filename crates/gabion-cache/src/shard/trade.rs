@@ -26,7 +26,7 @@ impl<'a> Locked<'a> {
         let length = request.payload(None, &mut self.state.payload).len();
         let Some(mut node) = self.who_goes(at, request, short) else { return false };
         if !short && !has_slot_of(node.entry, request.layout.stored) {
-            self.let_it_go(at, request, node);
+            self.remove_and_note_empty_cohort(at, request, node);
             return false;
         }
         // All that is asked of the old entry, before the new one is written over it.
@@ -36,7 +36,7 @@ impl<'a> Locked<'a> {
         let traded = self.ground.pile.hand_over(place, &self.state.payload[..length]);
         self.take_hooks(node.id, hooks);
         if !traded {
-            self.let_it_go(at, request, node);
+            self.remove_and_note_empty_cohort(at, request, node);
             return false;
         }
         let State { stash, cohorts, records, .. } = &mut *self.state;
@@ -104,16 +104,17 @@ impl<'a> Locked<'a> {
         cohorts[at].queues.evict_like(&mut links, fits)
     }
 
-    /// Removes an entry that the policy of the put's cohort has let go of.
+    /// Removes an entry that was taken out of the queues of the put's cohort, and notes it if that was the last one:
+    /// [`Locked::with_cohort_at`], which would have, is too slow for a trade.
     #[cold]
-    fn let_it_go(&mut self, at: usize, request: &Request<'_>, node: AtHand<'a>) {
+    fn remove_and_note_empty_cohort(&mut self, at: usize, request: &Request<'_>, node: AtHand<'a>) {
         let cohort = &self.state.cohorts[at];
         if cohort.queues.is_empty() {
             for ledger in request.record.own.iter().chain([&self.ground.ledger]) {
                 ledger.priorities.go(cohort.priority);
             }
         }
-        self.let_go(node, Some(Reason::Evicted));
+        self.remove_unlisted(node, Some(Reason::Evicted));
     }
 }
 
