@@ -1,6 +1,5 @@
 //! What callers ask of a table: read, put, remove, touch.
 
-use std::cell;
 use std::time::Duration;
 
 use gabion_pile::ReadBuf;
@@ -14,7 +13,7 @@ use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
 use crate::record::Record;
-use crate::shard::{ENDED, Lack, Locked, Look, Reason, Request, Sought, Step, When};
+use crate::shard::{ENDED, Lack, Locked, Look, Progress, Reason, Request, Sought, Step, When};
 use crate::stats::Figure;
 use crate::time::{Due, NEVER};
 use crate::value::Value;
@@ -141,17 +140,16 @@ impl Core {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        let (rest, met, taken) = (None, cell::Cell::default(), cell::Cell::default());
-        Request { record, image, hash, value, layout, due, times, priority, when, rest, clock, met, taken }
+        Request { record, image, hash, value, layout, due, times, priority, when, rest: None, clock }
     }
 
     #[inline]
     pub(super) fn store(&self, request: &Request<'_>) -> Option<PutResult> {
-        let mut locked = self.lock(self.shard(request.hash));
+        let (mut locked, mut progress) = (self.lock(self.shard(request.hash)), Progress::default());
         // Nearly always the key's own shard can make room at once.
-        let step = self.attempt(&mut locked, request, false, false);
+        let step = self.attempt(&mut locked, request, &mut progress, false, false);
         let Some((result, figure)) = step.told() else {
-            return self.store_with_effort(request, locked, step);
+            return self.store_with_effort(request, progress, locked, step);
         };
         request.record.counters.count(figure);
         self.unlock(locked);
@@ -161,16 +159,32 @@ impl Core {
     /// Tries a put once; not so when it was `refused` room already. One to a dropped table lacks room, too: what it
     /// stored would be found by nobody.
     #[inline]
-    pub(super) fn attempt(&self, locked: &mut Locked<'_>, request: &Request<'_>, sure: bool, refused: bool) -> Step {
+    pub(super) fn attempt(
+        &self,
+        locked: &mut Locked<'_>,
+        request: &Request<'_>,
+        progress: &mut Progress,
+        sure: bool,
+        refused: bool,
+    ) -> Step {
         self.introduce(locked, request.record);
-        if refused || request.record.is_dropped() { Step::Lacks(Lack::Room) } else { locked.put(request, sure) }
+        if refused || request.record.is_dropped() {
+            return Step::Lacks(Lack::Room);
+        }
+        locked.put(request, progress, sure)
     }
 
     /// Goes on with a put that did not come to its end at the first try.
     #[cold]
-    fn store_with_effort(&self, request: &Request<'_>, locked: Locked<'_>, step: Step) -> Option<PutResult> {
-        let told = self.store_anyhow(request, locked, step);
-        request.count(told.map(|(_, figure)| figure));
+    fn store_with_effort(
+        &self,
+        request: &Request<'_>,
+        mut progress: Progress,
+        locked: Locked<'_>,
+        step: Step,
+    ) -> Option<PutResult> {
+        let told = self.store_anyhow(request, &mut progress, locked, step);
+        request.count(&progress, told.map(|(_, figure)| figure));
         told.map(|(result, _)| result)
     }
 
@@ -178,6 +192,7 @@ impl Core {
     pub(super) fn store_anyhow<'a>(
         &'a self,
         request: &Request<'_>,
+        progress: &mut Progress,
         mut locked: Locked<'a>,
         mut step: Step,
     ) -> Option<(PutResult, Figure)> {
@@ -192,9 +207,9 @@ impl Core {
                 }
                 // Its old value is not what the caller wants to be found. It also leaves room for another try.
                 let removed = self.remove_locked(&mut locked, request.image, request.hash);
-                request.met.set(false);
+                progress.met = false;
                 self.unlock(locked);
-                if removed == Some(true) && request.taken.replace(true) {
+                if removed == Some(true) && std::mem::replace(&mut progress.taken, true) {
                     // That of another, who has put it since.
                     request.record.counters.count(Figure::Removed);
                 }
@@ -211,7 +226,7 @@ impl Core {
                 refused = !self.make_way(shard, request, &lack, &mut effort);
             }
             locked = self.lock(shard);
-            step = self.attempt(&mut locked, request, effort.sure, refused);
+            step = self.attempt(&mut locked, request, progress, effort.sure, refused);
         }
     }
 
@@ -366,7 +381,7 @@ impl Core {
                 return false;
             };
             let request = self.touched(record, (&image, hash), entry, &value, ttl);
-            let step = locked.put(&request, effort.sure);
+            let step = locked.put(&request, &mut Progress::default(), effort.sure);
             self.unlock(locked);
             match step {
                 Step::Replaced | Step::Renewed | Step::Inserted => return true,
@@ -450,7 +465,10 @@ mod tests {
         for (when, left) in [(When::Absent, true), (When::Leased(lease), true), (When::Always, false)] {
             cache.put(b"k", b"another's", &options);
             let request = core.request(&record, &image, hash, (&value).into(), &options, when);
-            let result = core.store_with_effort(&request, core.lock(core.shard(hash)), Step::Lacks(Lack::Room));
+            let result = {
+                let locked = core.lock(core.shard(hash));
+                core.store_with_effort(&request, Progress::default(), locked, Step::Lacks(Lack::Room))
+            };
             assert_eq!((result.is_none(), cache.contains(b"k")), (left, left), "{when:?}");
             cache.validate().unwrap();
         }

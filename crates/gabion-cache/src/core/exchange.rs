@@ -1,7 +1,5 @@
 //! A step from one value to the next, taken only while the former is still there.
 
-use std::cell::Cell;
-
 use gabion_pile::{ReadBuf, RunIdentity};
 
 use super::calls::Standing;
@@ -12,7 +10,7 @@ use crate::key::{Image, KeyHash};
 use crate::options::{PutOptions, PutResult};
 use crate::policy::Id;
 use crate::record::Record;
-use crate::shard::{Lack, Locked, Request, Step, When};
+use crate::shard::{Lack, Locked, Progress, Request, Step, When};
 use crate::stats::Figure;
 use crate::value::Value;
 
@@ -102,7 +100,7 @@ impl Core {
         let (image, hash, shard) = self.sought(record, key)?;
         let sought = (&image, hash);
         // When the old value went, to make room or because its time was over, this is what it leaves.
-        let (mut went, mut taken) = (None, false);
+        let (mut went, mut progress) = (None, Progress::default());
         let (mut effort, mut refused) = (Effort::default(), false);
         loop {
             let mut locked = self.lock(shard);
@@ -115,20 +113,19 @@ impl Core {
                 self.unlock(locked);
                 return None;
             };
-            let mut request = Request { taken: Cell::new(taken), ..self.stepped(record, sought, new, &standing, when) };
-            let step = self.try_step(&mut locked, &mut request, refused, &mut effort);
+            let mut request = self.stepped(record, sought, new, &standing, when);
+            let step = self.try_step(&mut locked, &mut request, &mut progress, refused, &mut effort);
             self.unlock(locked);
             went = (request.when == When::Absent).then_some(standing);
             let told = match step {
                 Step::Lacks(Lack::Room) => Some((PutResult::Rejected, Figure::Rejected)),
                 Step::Lacks(lack) => {
                     refused = !self.make_way(shard, &request, &lack, &mut effort);
-                    taken = request.taken.get();
                     continue;
                 }
                 step => step.told().map(|(_, figure)| (PutResult::Replaced, figure)),
             };
-            request.count(told.map(|(_, figure)| figure));
+            request.count(&progress, told.map(|(_, figure)| figure));
             return told.map(|(result, _)| result);
         }
     }
@@ -163,9 +160,9 @@ impl Core {
     pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], standing: Standing) -> Option<PutResult> {
         let told = self.sought(record, key).and_then(move |(image, hash, shard)| {
             let request = self.stepped(record, (&image, hash), value.into(), &standing, When::Absent);
-            let mut locked = self.lock(shard);
-            let step = self.attempt(&mut locked, &request, false, false);
-            self.store_anyhow(&request, locked, step)
+            let (mut locked, mut progress) = (self.lock(shard), Progress::default());
+            let step = self.attempt(&mut locked, &request, &mut progress, false, false);
+            self.store_anyhow(&request, &mut progress, locked, step)
         });
         let result = told.map(|(result, _)| result);
         if result.is_none_or(|result| result == PutResult::Rejected) {
@@ -189,19 +186,26 @@ impl Core {
 
     /// Tries once. If the old value has gone after that, the new one is to be put only while there is no other: those
     /// whom others put meanwhile are newer.
-    fn try_step(&self, locked: &mut Locked<'_>, request: &mut Request<'_>, refused: bool, effort: &mut Effort) -> Step {
-        let step = self.attempt(locked, request, effort.sure, refused);
+    fn try_step(
+        &self,
+        locked: &mut Locked<'_>,
+        request: &mut Request<'_>,
+        progress: &mut Progress,
+        refused: bool,
+        effort: &mut Effort,
+    ) -> Step {
+        let step = self.attempt(locked, request, progress, effort.sure, refused);
         let Step::Lacks(lack) = &step else { return step };
-        if request.when == When::Absent || !Self::takes_leave(locked, request, matches!(lack, Lack::Room)) {
+        if request.when == When::Absent || !Self::takes_leave(locked, request, progress, matches!(lack, Lack::Room)) {
             return step;
         }
         (request.when, *effort) = (When::Absent, Effort::default());
-        self.attempt(locked, request, false, false)
+        self.attempt(locked, request, progress, false, false)
     }
 
     /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's,
     /// or its end has come since it was looked at. Where there is no other room to hope for (`last`), it goes now.
-    fn takes_leave(locked: &mut Locked<'_>, request: &Request<'_>, last: bool) -> bool {
+    fn takes_leave(locked: &mut Locked<'_>, request: &Request<'_>, progress: &mut Progress, last: bool) -> bool {
         let left = locked.find(request.image, request.hash);
         if left.is_some() && !last {
             return false;
@@ -209,7 +213,7 @@ impl Core {
         // The old value must not be taken for the new one. It also leaves room for another try.
         if let Some(id) = left {
             locked.remove_entry(id, None);
-            request.taken.set(true);
+            progress.taken = true;
         }
         true
     }

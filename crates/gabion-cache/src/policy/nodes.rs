@@ -53,8 +53,6 @@ pub(crate) trait Nodes {
     fn mark(&self, node: &mut Self::Node) -> u64;
     /// Whether an entry's hits are still counted where they were, and there are none.
     fn is_unhit(&self, id: Id, mark: u64) -> bool;
-    /// The key's hash, of an entry that had a ghost.
-    fn hash(&self, node: Self::Node) -> u64;
     /// The entry will soon be asked about: what that needs may be fetched meanwhile.
     fn foresee(&self, _node: Self::Node) {}
     /// Whether the entry stays whatever it is worth. One entry at most.

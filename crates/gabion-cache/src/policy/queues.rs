@@ -39,13 +39,6 @@ impl Queues {
         }
     }
 
-    /// A key that had a ghost is about to be inserted.
-    pub fn know(&mut self, hash: u64) {
-        if let Self::S3Fifo(policy) = self {
-            policy.know(hash);
-        }
-    }
-
     /// Whether an entry that was let go of, from this queue, leaves a ghost; `None` when it leaves none, otherwise what
     /// all ghosts may weigh at a capacity.
     #[inline]
@@ -53,23 +46,23 @@ impl Queues {
         matches!(self, Self::S3Fifo(_) if S3Fifo::leaves_ghost(queue)).then(|| S3Fifo::ghosts(capacity))
     }
 
-    /// Takes in a new entry, which has no hits.
+    /// Takes in a new entry, which has no hits. `had_ghost`: that of its key was there, and has gone.
     #[inline]
-    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, had_ghost: bool) {
         match self {
             Self::Sketch(policy) => policy.insert(nodes, node, nodes.weight(node)),
             Self::Lru(policy) => policy.insert(nodes, node),
             Self::Fifo(policy) => policy.insert(nodes, node),
-            Self::S3Fifo(policy) => policy.insert(nodes, node),
+            Self::S3Fifo(policy) => policy.insert(nodes, node, had_ghost),
         }
     }
 
-    /// As [`Queues::insert`], for callers that know the weight.
+    /// As [`Queues::insert`], for callers that know the weight, of a key that had no ghost.
     #[inline(always)]
     pub fn insert_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
         match self {
             Self::Sketch(policy) => policy.insert(nodes, node, weight),
-            _ => self.insert(nodes, node),
+            _ => self.insert(nodes, node, false),
         }
     }
 

@@ -8,29 +8,16 @@ const SMALL: u8 = 0;
 const MAIN: u8 = 1;
 /// Hits in the small queue that lead to the main one.
 const THRESHOLD: u8 = 2;
-/// Puts that wait for room at one time, and know that they had a ghost.
-const MOST_KNOWN: usize = 15;
 
 #[derive(Default)]
 pub(crate) struct S3Fifo {
     small: List,
     main: List,
-    /// Keys that had a ghost and are about to be inserted.
-    known: Vec<u64>,
 }
 
 impl S3Fifo {
-    /// A key that had a ghost is about to be inserted.
-    pub fn know(&mut self, hash: u64) {
-        // A put that was refused leaves its key here.
-        self.known.truncate(MOST_KNOWN);
-        self.known.insert(0, hash);
-    }
-
-    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
-        let hash = nodes.hash(node);
-        let known = self.known.iter().position(|&known| known == hash).map(|at| self.known.remove(at)).is_some();
-        let (list, queue) = if known { (&mut self.main, MAIN) } else { (&mut self.small, SMALL) };
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, had_ghost: bool) {
+        let (list, queue) = if had_ghost { (&mut self.main, MAIN) } else { (&mut self.small, SMALL) };
         list.push(nodes, node, queue);
     }
 

@@ -97,9 +97,6 @@ impl Nodes for Arena {
     fn is_unhit(&self, id: Id, mark: u64) -> bool {
         id == mark && self.nodes[id as usize].hits == 0
     }
-    fn hash(&self, id: Id) -> u64 {
-        u64::from(self.nodes[id as usize].key)
-    }
 }
 
 /// Hashes of keys that left, first in, first out, as many as weigh no more than a share of the cache: a plain model.
@@ -160,13 +157,11 @@ fn misses(policy: Policy, capacity: u64, trace: impl IntoIterator<Item = (u32, u
             continue;
         }
         misses += 1;
-        if ghosts.take(u64::from(key)) {
-            queues.know(u64::from(key));
-        }
+        let had_ghost = ghosts.take(u64::from(key));
         while queues.bytes() + weight > capacity {
             let gone = queues.evict(&mut arena, capacity).expect("there is something");
             if let Some(most) = queues.ghosts(arena.queue(gone), capacity) {
-                ghosts.add(arena.hash(gone), arena.weight(gone), most);
+                ghosts.add(u64::from(arena.nodes[gone as usize].key), arena.weight(gone), most);
             }
             by_key.remove(&arena.nodes[gone as usize].key);
             free.push(gone);
@@ -176,7 +171,7 @@ fn misses(policy: Policy, capacity: u64, trace: impl IntoIterator<Item = (u32, u
             arena.nodes.len() as Id - 1
         });
         arena.nodes[id as usize] = Node { key, weight, links: (NONE, NONE), ..Node::default() };
-        queues.insert(&mut arena, id);
+        queues.insert(&mut arena, id, had_ghost);
         by_key.insert(key, id);
     }
     let mut found = queues.validate(&arena).unwrap();

@@ -4,8 +4,8 @@ use gabion_blocks::BlockError;
 use gabion_pile::{PileError, Place, Pointer, SLOT_PAYLOAD};
 
 use super::locked::Locked;
-use super::request::{Lack, Request, Step, When};
-use super::shard::{State, cohort_in, partition_of};
+use super::request::{Lack, Progress, Request, Step, When};
+use super::shard::{State, partition_of};
 use crate::entry::stored;
 use crate::index::Unit;
 use crate::policy::{Id, Nodes, Policy};
@@ -16,11 +16,11 @@ use crate::value::Value;
 impl<'a> Locked<'a> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
     #[inline(never)]
-    pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
+    pub fn put(&mut self, request: &Request<'_>, progress: &mut Progress, sure: bool) -> Step {
         self.wanted = request.layout.rest.is_none().then_some(request.layout.stored);
-        let step = match self.put_with(request, sure).unwrap_or_else(Step::Lacks) {
-            Step::Inserted if request.taken.take() => Step::Replaced,
-            Step::Inserted if request.met.get() => Step::Renewed,
+        let step = match self.find_and_put(request, progress, sure).unwrap_or_else(Step::Lacks) {
+            Step::Inserted if std::mem::take(&mut progress.taken) => Step::Replaced,
+            Step::Inserted if progress.met => Step::Renewed,
             step => step,
         };
         self.wanted = None;
@@ -31,7 +31,7 @@ impl<'a> Locked<'a> {
     }
 
     #[inline(always)]
-    fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
+    fn find_and_put(&mut self, request: &Request<'_>, progress: &mut Progress, sure: bool) -> Result<Step, Lack> {
         if let When::Leased(number) = request.when
             && !self.state.leases.holds(request.hash.0, number)
         {
@@ -46,7 +46,7 @@ impl<'a> Locked<'a> {
                 return Ok(Step::Unwanted);
             }
             self.note_change(request);
-            request.met.set(true);
+            progress.met = true;
             if self.overwrite(request, id) {
                 return Ok(Step::Replaced);
             }
@@ -60,26 +60,31 @@ impl<'a> Locked<'a> {
         let hollow = found.filter(|&id| request.layout.rest.is_some() && self.hollow_out(request, id));
         if self.ground.policy == Policy::Sketch {
             self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept(), ahead);
-        } else if found.is_none() && self.ground.policy == Policy::S3Fifo && self.take_ghost(request.hash.kept()) {
-            let (policy, partition) = (self.ground.policy, request.partition());
-            cohort_in(&mut self.state.cohorts, policy, request.priority, partition).queues.know(request.hash.kept());
+        } else if found.is_none() && self.ground.policy == Policy::S3Fifo {
+            progress.had_ghost |= self.take_ghost(request.hash.kept());
         }
         if found.is_none() && self.trade(request, segment) {
             return Ok(Step::Inserted);
         }
-        let step = self.charge_and_store(request, found, sure);
+        let step = self.charge_and_store(request, found, progress.had_ghost, sure);
         let (Some(id), Err(_)) = (hollow, &step) else { return step };
         self.spared = None;
         self.remove_entry(id, None);
-        request.taken.set(true);
+        progress.taken = true;
         // What is left of it leaves room, too.
-        self.charge_and_store(request, None, sure)
+        self.charge_and_store(request, None, progress.had_ghost, sure)
     }
 
     #[inline]
-    fn charge_and_store(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<Step, Lack> {
+    fn charge_and_store(
+        &mut self,
+        request: &Request<'_>,
+        found: Option<Id>,
+        had_ghost: bool,
+        sure: bool,
+    ) -> Result<Step, Lack> {
         self.charge(request, sure)?;
-        self.store(request, found).inspect_err(|_| self.uncharge(request))
+        self.store(request, found, had_ghost).inspect_err(|_| self.uncharge(request))
     }
 
     /// Lets go of the second object of the key's entry, where there is no room for the new value beside it, but in its
@@ -176,19 +181,19 @@ impl<'a> Locked<'a> {
             self.with_cohort(request.priority, partition, |cohort, links| {
                 let mut node = links.node(id);
                 links.set_hits(&mut node, 0);
-                cohort.queues.insert(links, node);
+                cohort.queues.insert(links, node, false);
             });
         }
     }
 
     /// Puts the payload into the pile and the entry into the index.
-    fn store(&mut self, request: &Request<'_>, found: Option<Id>) -> Result<Step, Lack> {
+    fn store(&mut self, request: &Request<'_>, found: Option<Id>, had_ghost: bool) -> Result<Step, Lack> {
         let place = self.put_entry(request)?;
         if let Some(id) = found {
             self.swap(request, id, place);
             return Ok(Step::Replaced);
         }
-        self.insert(request, place).map_err(|error| {
+        self.insert(request, place, had_ghost).map_err(|error| {
             // The index could not grow.
             self.discard(place.to_bits());
             Lack::Pages(error)
@@ -337,14 +342,14 @@ impl<'a> Locked<'a> {
         self.take_hooks(to, None);
     }
 
-    fn insert(&mut self, request: &Request<'_>, place: Place) -> Result<(), BlockError> {
+    fn insert(&mut self, request: &Request<'_>, place: Place, had_ghost: bool) -> Result<(), BlockError> {
         let id = place.to_bits();
         self.shard.segments.insert(&mut self.state.stash, request.hash.kept(), place)?;
         if request.due.is_some() {
             self.hang(id);
         }
         self.with_cohort(request.priority, request.partition(), |cohort, links| {
-            cohort.queues.insert(links, links.node(id));
+            cohort.queues.insert(links, links.node(id), had_ghost);
         });
         request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())

@@ -240,7 +240,7 @@ impl Locked<'_> {
             let node = cohort.queues.evict(links, capacity)?;
             // All tables and priorities have their ghosts in one queue.
             let most = cohort.queues.ghosts(links.queue(node), all);
-            Some((node, most.map(|most| (links.hash(node), links.weight(node), most))))
+            Some((node, most.map(|most| (node.entry.kept(), links.weight(node), most))))
         });
         let Some((node, ghost)) = evicted else { return false };
         self.remove_unlisted(node, Some(Reason::Evicted));

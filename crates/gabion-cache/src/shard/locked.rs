@@ -8,7 +8,7 @@ use super::shard::{AtHand, Cohort, Gone, Ground, Links, Reason, Shard, State, co
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
 use crate::key::{Image, KeyHash};
-use crate::policy::{Id, Policy};
+use crate::policy::Id;
 use crate::stats::Figure;
 use crate::time::{Due, Hooks, Wheel};
 
@@ -80,9 +80,8 @@ impl<'a> Locked<'a> {
             for ledger in own.into_iter().chain([&self.ground.ledger]) {
                 if after { ledger.priorities.go(priority) } else { ledger.priorities.come(priority) }
             }
-            // One cohort is quick to choose from, so those that are no more do not count among several. Where ghosts
-            // are remembered, a cohort without entries may know of a key that had one.
-            if after && self.ground.policy != Policy::S3Fifo {
+            // One cohort is quick to choose from, so those that are no more do not count among several.
+            if after {
                 cohorts.remove(at);
             }
         }

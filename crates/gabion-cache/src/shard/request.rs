@@ -1,6 +1,5 @@
 //! A put on its way, and how far it came.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use gabion_blocks::BlockError;
@@ -41,11 +40,18 @@ pub(crate) struct Request<'a> {
     /// Pointer and weight of the entry's second object, where the new entry takes it over.
     pub rest: Option<(Pointer, u64)>,
     pub clock: &'a Arc<dyn Clock>,
+}
+
+/// What a put has found and done so far, however often it is tried.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
     /// The key had a value when it was looked for. It may be gone by the time that there is room for the new one.
-    pub met: Cell<bool>,
+    pub met: bool,
     /// The key's value was removed to make room for the new one. If that is stored it was replaced, otherwise removed:
     /// it is counted then.
-    pub taken: Cell<bool>,
+    pub taken: bool,
+    /// The key had a ghost, which has gone.
+    pub had_ghost: bool,
 }
 
 impl Request<'_> {
@@ -60,8 +66,8 @@ impl Request<'_> {
     }
 
     /// Counts how it ended, and the key's value that was removed for it in vain.
-    pub fn count(&self, figure: Option<Figure>) {
-        let taken = self.taken.take().then_some(Figure::Removed);
+    pub fn count(&self, progress: &Progress, figure: Option<Figure>) {
+        let taken = progress.taken.then_some(Figure::Removed);
         taken.into_iter().chain(figure).for_each(|figure| self.record.counters.count(figure));
     }
 

@@ -393,10 +393,6 @@ impl<'a> Nodes for Links<'a, '_> {
     fn is_unhit(&self, id: Id, mark: u64) -> bool {
         self.shard.segments.is_unhit(Place::from_bits(id), mark)
     }
-    #[inline(always)]
-    fn hash(&self, node: AtHand<'a>) -> u64 {
-        node.entry.kept()
-    }
     #[inline]
     fn foresee(&self, node: AtHand<'a>) {
         let (newer, kept) = (node.entry.links().0, node.entry.kept());
