@@ -5,7 +5,6 @@ use std::time::Duration;
 use gabion_pile::ReadBuf;
 
 use super::core::Core;
-use super::room::Effort;
 use crate::entry::{Entry, Layout, Times, contents};
 use crate::index::Cell;
 use crate::key::{Image, KeyHash};
@@ -13,7 +12,7 @@ use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
 use crate::record::Record;
-use crate::shard::{ENDED, Lack, Locked, Look, Progress, Reason, Request, Sought, Step, When};
+use crate::shard::{ENDED, Lack, Locked, Look, Need, Progress, Reason, Request, Sought, Step, When};
 use crate::stats::Figure;
 use crate::time::{Due, NEVER};
 use crate::value::Value;
@@ -124,7 +123,7 @@ impl Core {
             record.counters.count(Figure::Rejected);
             return Some(PutResult::Rejected);
         };
-        self.store(&self.request(record, &image, hash, value, options, when))
+        self.carry_out(&self.request(record, &image, hash, value, options, when))
     }
 
     #[inline(always)]
@@ -141,105 +140,6 @@ impl Core {
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
         Request { record, image, hash, value, layout, due, times, priority, when, rest: None, clock }
-    }
-
-    #[inline]
-    pub(super) fn store(&self, request: &Request<'_>) -> Option<PutResult> {
-        let (mut locked, mut progress) = (self.lock(self.shard(request.hash)), Progress::default());
-        // Nearly always the key's own shard can make room at once.
-        let step = self.attempt(&mut locked, request, &mut progress, false, false);
-        let Some((result, figure)) = step.told() else {
-            return self.store_with_effort(request, progress, locked, step);
-        };
-        request.record.counters.count(figure);
-        self.unlock(locked);
-        Some(result)
-    }
-
-    /// Tries a put once; not so when it was `refused` room already. One to a dropped table lacks room, too: what it
-    /// stored would be found by nobody.
-    #[inline]
-    pub(super) fn attempt(
-        &self,
-        locked: &mut Locked<'_>,
-        request: &Request<'_>,
-        progress: &mut Progress,
-        sure: bool,
-        refused: bool,
-    ) -> Step {
-        self.introduce(locked, request.record);
-        if refused || request.record.is_dropped() {
-            return Step::Lacks(Lack::Room);
-        }
-        locked.put(request, progress, sure)
-    }
-
-    /// Goes on with a put that did not come to its end at the first try.
-    #[cold]
-    fn store_with_effort(
-        &self,
-        request: &Request<'_>,
-        mut progress: Progress,
-        locked: Locked<'_>,
-        step: Step,
-    ) -> Option<PutResult> {
-        let told = self.store_anyhow(request, &mut progress, locked, step);
-        request.count(&progress, told.map(|(_, figure)| figure));
-        told.map(|(result, _)| result)
-    }
-
-    /// Makes room for a put and tries again, until it is stored or refused. `None`: it is not to be done.
-    pub(super) fn store_anyhow<'a>(
-        &'a self,
-        request: &Request<'_>,
-        progress: &mut Progress,
-        mut locked: Locked<'a>,
-        mut step: Step,
-    ) -> Option<(PutResult, Figure)> {
-        let shard = self.shard(request.hash);
-        let mut effort = Effort::default();
-        loop {
-            let mut refused = false;
-            if let Step::Lacks(Lack::Room) = step {
-                if !self.wants(&locked, request) {
-                    self.unlock(locked);
-                    return None;
-                }
-                // Its old value is not what the caller wants to be found. It also leaves room for another try.
-                let removed = self.remove_locked(&mut locked, request.image, request.hash);
-                progress.met = false;
-                self.unlock(locked);
-                if removed == Some(true) && std::mem::replace(&mut progress.taken, true) {
-                    // That of another, who has put it since.
-                    request.record.counters.count(Figure::Removed);
-                }
-                if removed.is_none() || request.record.is_dropped() {
-                    return Some((PutResult::Rejected, Figure::Rejected));
-                }
-                effort = Effort::default();
-            } else if let Some(told) = step.told() {
-                self.unlock(locked);
-                return Some(told);
-            } else {
-                self.unlock(locked);
-                let Step::Lacks(lack) = step else { return None };
-                refused = !self.make_way(shard, request, &lack, &mut effort);
-            }
-            locked = self.lock(shard);
-            step = self.attempt(&mut locked, request, progress, effort.sure, refused);
-        }
-    }
-
-    /// Whether a put is still to be done: others may have put meanwhile, and theirs is to stay.
-    fn wants(&self, locked: &Locked<'_>, request: &Request<'_>) -> bool {
-        match request.when {
-            When::Always | When::Touched => true,
-            When::Absent => {
-                let found = locked.find(request.image, request.hash);
-                found.is_none_or(|id| self.is_over(locked, id))
-            }
-            When::Leased(number) => locked.state.leases.holds(request.hash.0, number),
-        }
     }
 
     /// Takes a lease of a key for a caller that will make its value, with a number to show for it. That of a dropped
@@ -260,19 +160,6 @@ impl Core {
 
     pub fn end_lease(&self, (hash, number): (KeyHash, u64)) {
         self.lock_only(self.shard(hash)).state.leases.end(hash.0, number);
-    }
-
-    /// Removes a key's entry; `None` when there is none, `Some(false)` when its time was over.
-    fn remove_locked(&self, locked: &mut Locked<'_>, image: &Image<'_>, hash: KeyHash) -> Option<bool> {
-        let id = locked.find(image, hash)?;
-        let over = self.is_over(locked, id);
-        locked.remove_entry(id, over.then_some(Reason::Expired));
-        Some(!over)
-    }
-
-    fn is_over(&self, locked: &Locked<'_>, id: Id) -> bool {
-        // The time is asked for only when it matters.
-        locked.entry(id).is_over(|| self.now())
     }
 
     /// Whether a key has a value. Copies nothing.
@@ -351,23 +238,15 @@ impl Core {
     /// value, or (where it had no end) no room to note one: then it stays as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
         let Some((image, hash, shard)) = self.sought(record, key) else { return false };
-        let mut effort = Effort::default();
-        loop {
-            let mut locked = self.lock(shard);
-            self.introduce(&mut locked, record);
-            let found = locked.find(&image, hash);
-            let Some(id) = found.filter(|_| !record.is_dropped()) else {
-                self.unlock(locked);
-                return false;
-            };
-            if self.is_over(&locked, id) {
+        self.retry(self.lock(shard), shard, |locked, effort| {
+            self.introduce(locked, record);
+            let Some(id) = locked.find(&image, hash).filter(|_| !record.is_dropped()) else { return Ok(false) };
+            if self.is_over(locked, id) {
                 locked.remove_entry(id, Some(Reason::Expired));
-                self.unlock(locked);
-                return false;
+                return Ok(false);
             }
-            if self.restart(&mut locked, record, id, ttl) {
-                self.unlock(locked);
-                return true;
+            if self.restart(locked, record, id, ttl) {
+                return Ok(true);
             }
             // Its times take another place than before: that is a put's work.
             let entry = locked.entry(id);
@@ -376,23 +255,14 @@ impl Core {
                 Some(_) => Some(Vec::new()),
                 None => contents(self.pile(), id, &mut ReadBuf::new()).map(|(_, value)| value),
             };
-            let Some(value) = value else {
-                self.unlock(locked);
-                return false;
-            };
+            let Some(value) = value else { return Ok(false) };
             let request = self.touched(record, (&image, hash), entry, &value, ttl);
-            let step = locked.put(&request, &mut Progress::default(), effort.sure);
-            self.unlock(locked);
-            match step {
-                Step::Replaced | Step::Renewed | Step::Inserted => return true,
-                Step::Unwanted => return false,
-                Step::Lacks(lack) => {
-                    if !self.make_way(shard, &request, &lack, &mut effort) {
-                        return false;
-                    }
-                }
+            match self.attempt(locked, &request, &mut Progress::default(), effort.outlook) {
+                Step::Lacks(Lack::Room) => Ok(false),
+                Step::Lacks(lack) => Err((Need::new(record, &image, &request), lack)),
+                step => Ok(step.told().is_some()),
             }
-        }
+        })
     }
 
     /// A put of an entry with the end that a touch gives it: `value` is its own, unless that lies in a second object.
@@ -445,32 +315,5 @@ impl Core {
         let deadline = [end, idle].into_iter().flatten().min().unwrap_or(NEVER);
         locked.set_due(id, due.until(deadline));
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Cache, CacheOptions, TableOptions};
-
-    /// What was found to have no room removed the value that another had put in the meantime.
-    #[test]
-    fn a_refused_put_leaves_what_others_have_put_meanwhile() {
-        let cache = Cache::with_options(&CacheOptions { max_bytes: 1 << 20, ..CacheOptions::default() }).unwrap();
-        let core = cache.core();
-        let record = core.table("", TableOptions::default()).unwrap();
-        let (image, options) = (Image::new(record.id, b"k"), PutOptions::default());
-        let hash = core.hash(&image);
-        let (value, (_, lease)) = (vec![0; 2 << 20], core.lease(&record, b"k"));
-        for (when, left) in [(When::Absent, true), (When::Leased(lease), true), (When::Always, false)] {
-            cache.put(b"k", b"another's", &options);
-            let request = core.request(&record, &image, hash, (&value).into(), &options, when);
-            let result = {
-                let locked = core.lock(core.shard(hash));
-                core.store_with_effort(&request, Progress::default(), locked, Step::Lacks(Lack::Room))
-            };
-            assert_eq!((result.is_none(), cache.contains(b"k")), (left, left), "{when:?}");
-            cache.validate().unwrap();
-        }
     }
 }

@@ -4,13 +4,13 @@ use gabion_pile::{ReadBuf, RunIdentity};
 
 use super::calls::Standing;
 use super::core::Core;
-use super::room::Effort;
+use super::room::{Effort, Outlook};
 use crate::entry::{Layout, has_value};
 use crate::key::{Image, KeyHash};
 use crate::options::{PutOptions, PutResult};
 use crate::policy::Id;
 use crate::record::Record;
-use crate::shard::{Lack, Locked, Progress, Request, Step, When};
+use crate::shard::{Lack, Locked, Need, Progress, Request, Step, When};
 use crate::stats::Figure;
 use crate::value::Value;
 
@@ -101,33 +101,24 @@ impl Core {
         let sought = (&image, hash);
         // When the old value went, to make room or because its time was over, this is what it leaves.
         let (mut went, mut progress) = (None, Progress::default());
-        let (mut effort, mut refused) = (Effort::default(), false);
-        loop {
-            let mut locked = self.lock(shard);
+        let told = self.retry(self.lock(shard), shard, |locked, effort| {
             let when = if went.is_some() { When::Absent } else { When::Always };
             let standing = went.take().or_else(|| {
-                let id = self.find_former(&locked, record, sought, old)?;
-                Some(Standing::of(&locked, id))
+                let id = self.find_former(locked, record, sought, old)?;
+                Some(Standing::of(locked, id))
             });
-            let Some(standing) = standing else {
-                self.unlock(locked);
-                return None;
-            };
+            let Some(standing) = standing else { return Ok(None) };
             let mut request = self.stepped(record, sought, new, &standing, when);
-            let step = self.try_step(&mut locked, &mut request, &mut progress, refused, &mut effort);
-            self.unlock(locked);
+            let step = self.try_step(locked, &mut request, &mut progress, effort);
             went = (request.when == When::Absent).then_some(standing);
-            let told = match step {
-                Step::Lacks(Lack::Room) => Some((PutResult::Rejected, Figure::Rejected)),
-                Step::Lacks(lack) => {
-                    refused = !self.make_way(shard, &request, &lack, &mut effort);
-                    continue;
-                }
-                step => step.told().map(|(_, figure)| (PutResult::Replaced, figure)),
-            };
-            request.count(&progress, told.map(|(_, figure)| figure));
-            return told.map(|(result, _)| result);
-        }
+            match step {
+                Step::Lacks(Lack::Room) => Ok(Some((PutResult::Rejected, Figure::Rejected))),
+                Step::Lacks(lack) => Err((Need::new(record, &image, &request), lack)),
+                step => Ok(step.told().map(|(_, figure)| (PutResult::Replaced, figure))),
+            }
+        });
+        progress.count(record, told.map(|(_, figure)| figure));
+        told.map(|(result, _)| result)
     }
 
     /// Removes a key's value while it is `old`. False: it is another by now, or there is none, and nothing is changed.
@@ -161,8 +152,8 @@ impl Core {
         let told = self.sought(record, key).and_then(move |(image, hash, shard)| {
             let request = self.stepped(record, (&image, hash), value.into(), &standing, When::Absent);
             let (mut locked, mut progress) = (self.lock(shard), Progress::default());
-            let step = self.attempt(&mut locked, &request, &mut progress, false, false);
-            self.store_anyhow(&request, &mut progress, locked, step)
+            let step = self.attempt(&mut locked, &request, &mut progress, Outlook::Unknown);
+            self.finish(&request, &mut progress, locked, step)
         });
         let result = told.map(|(result, _)| result);
         if result.is_none_or(|result| result == PutResult::Rejected) {
@@ -191,16 +182,15 @@ impl Core {
         locked: &mut Locked<'_>,
         request: &mut Request<'_>,
         progress: &mut Progress,
-        refused: bool,
         effort: &mut Effort,
     ) -> Step {
-        let step = self.attempt(locked, request, progress, effort.sure, refused);
+        let step = self.attempt(locked, request, progress, effort.outlook);
         let Step::Lacks(lack) = &step else { return step };
         if request.when == When::Absent || !Self::takes_leave(locked, request, progress, matches!(lack, Lack::Room)) {
             return step;
         }
         (request.when, *effort) = (When::Absent, Effort::default());
-        self.attempt(locked, request, progress, false, false)
+        self.attempt(locked, request, progress, effort.outlook)
     }
 
     /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's,

@@ -5,6 +5,7 @@
 //! | `core` | what tables share |
 //! | `room` | room that a put's own shard cannot give |
 //! | `limit` | another limit while the cache is in use |
+//! | `attempts` | a put until its end: tried, given room, and tried again |
 //! | `calls`, `exchange`, `terms` | what callers ask of a table |
 //! | `ahead` | asking memory for entries ahead of their use |
 //! | `walk` | walks over all entries |
@@ -16,6 +17,8 @@ mod core;
 mod room;
 
 mod limit;
+
+mod attempts;
 
 mod calls;
 

@@ -14,13 +14,23 @@ use super::core::Core;
 use crate::budget::Ledger;
 use crate::entry::{Entry, key_at};
 use crate::key::Image;
-use crate::shard::{Lack, Locked, Reason, Request};
+use crate::shard::{Lack, Locked, Need, Reason};
+
+/// What is known of the room for a put.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    #[default]
+    Unknown,
+    /// All shards together can make some.
+    Sure,
+    /// There is none to be had.
+    Hopeless,
+}
 
 /// What a put has tried to find room.
 #[derive(Default)]
 pub(crate) struct Effort {
-    /// All shards together can make room.
-    pub sure: bool,
+    pub outlook: Outlook,
     /// Bytes of entries that went so that pages come free.
     pub evicted: u64,
     /// Pages that were freed.
@@ -58,49 +68,51 @@ const MOST_MOVED: u32 = 75;
 /// Whether pages that entries leave are what a put lacks. Where the system itself has no memory they are as good as its
 /// own, for what lies in slots: long values may lack a whole block. Even so, evicting the whole cache would not be the
 /// answer, since what the system refuses may be something else.
-fn may_help(request: &Request<'_>, cause: &BlockError, effort: &Effort) -> bool {
+fn may_help(need: &Need<'_>, cause: &BlockError, effort: &Effort) -> bool {
     match cause {
         BlockError::Limit { .. } => true,
         BlockError::NoMemory { .. } | BlockError::Refused { .. } | BlockError::Exhausted { .. } => {
-            is_short(request) && effort.evicted <= MANY_PAGES * PAGE_BYTES as u64
+            is_short(need) && effort.evicted <= MANY_PAGES * PAGE_BYTES as u64
         }
         _ => false,
     }
 }
 
 /// Whether a put takes but slots and a unit of the index.
-fn is_short(request: &Request<'_>) -> bool {
-    request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD)
+fn is_short(need: &Need<'_>) -> bool {
+    need.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD)
 }
 
 impl Core {
-    /// Finds room for a put that had none; false when there is none to be had. No lock is held.
+    /// Finds room for a put that had none, as far as there is some to be had, and notes the outlook. No lock is held.
     #[cold]
-    pub fn make_way(&self, shard: usize, request: &Request<'_>, lack: &Lack, effort: &mut Effort) -> bool {
+    pub fn make_way(&self, shard: usize, need: &Need<'_>, lack: &Lack, effort: &mut Effort) {
         match *lack {
             Lack::Unsure(bytes) => {
-                effort.sure = self.could_hold(request, bytes);
-                effort.sure
+                effort.outlook = if self.could_hold(need, bytes) { Outlook::Sure } else { Outlook::Hopeless };
             }
             Lack::Elsewhere { priority, table_only } => {
-                let only = table_only.then_some(request.record.id);
+                let only = table_only.then_some(need.record.id);
                 if !self.evict_elsewhere(shard, priority, only) {
                     // What is charged there is just being put, or just gone.
                     std::thread::yield_now();
                 }
-                effort.sure = false;
-                true
+                effort.outlook = Outlook::Unknown;
             }
-            Lack::Pages(ref cause) => self.make_pages(shard, request, cause, effort),
-            Lack::Room => false,
+            Lack::Pages(ref cause) => {
+                if !self.make_pages(shard, need, cause, effort) {
+                    effort.outlook = Outlook::Hopeless;
+                }
+            }
+            Lack::Room => effort.outlook = Outlook::Hopeless,
         }
     }
 
     /// Whether room could be made for that many bytes by entries that the put may evict, wherever they are.
-    fn could_hold(&self, request: &Request<'_>, bytes: u64) -> bool {
+    fn could_hold(&self, need: &Need<'_>, bytes: u64) -> bool {
         // All locks at one time, in their order: what is charged is an entry's then, or in hand, or nobody's.
         let mut shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
-        shards[self.shard(request.hash)].spare(request);
+        shards[self.shard(need.hash)].spare(need.image, need.hash);
         // What shards have in hand is nobody's from here on: where nobody may go for the put, it would get no other
         // way.
         for locked in &mut shards {
@@ -108,10 +120,10 @@ impl Core {
         }
         let sum = |figure: &dyn Fn(&Locked<'_>) -> u64| shards.iter().map(figure).sum::<u64>();
         let free = |ledger: &Ledger| ledger.used.limit().saturating_sub(ledger.used.used());
-        let all = sum(&|locked| locked.ghost_bytes() + locked.evictable(request.priority, None));
-        let own = sum(&|locked| locked.evictable(request.priority, Some(request.record.id)));
+        let all = sum(&|locked| locked.ghost_bytes() + locked.evictable(need.priority, None));
+        let own = sum(&|locked| locked.evictable(need.priority, Some(need.record.id)));
         let own_holds = |ledger: &Ledger| free(ledger).saturating_add(own) >= bytes;
-        free(self.ledger()).saturating_add(all) >= bytes && request.record.own.as_ref().is_none_or(own_holds)
+        free(self.ledger()).saturating_add(all) >= bytes && need.record.own.as_ref().is_none_or(own_holds)
     }
 
     /// Has another shard give up bytes: what it does not use, or else an entry of a priority.
@@ -129,22 +141,22 @@ impl Core {
     }
 
     /// Frees pages, or slots of the class that a put needs, by evicting and by moving entries.
-    fn make_pages(&self, shard: usize, request: &Request<'_>, cause: &BlockError, effort: &mut Effort) -> bool {
-        if !self.ground().may_hold(request.layout) || !may_help(request, cause, effort) {
+    fn make_pages(&self, shard: usize, need: &Need<'_>, cause: &BlockError, effort: &mut Effort) -> bool {
+        if !self.ground().may_hold(need.rest) || !may_help(need, cause, effort) {
             return false;
         }
         // What other pages have room for costs no entry.
-        if self.move_sparse(effort) || self.clear_page(request, effort) {
+        if self.move_sparse(effort) || self.clear_page(need, effort) {
             return true;
         }
         // A page's worth of evictions for each page, and as much as the put itself takes.
-        let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.fresh();
+        let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + need.fresh;
         // Where the order is exact, no entry goes because of where it lies.
-        if enough && !self.ground().policy.is_exact() && self.evict_page(request, effort) {
+        if enough && !self.ground().policy.is_exact() && self.evict_page(need, effort) {
             return true;
         }
         let before = effort.evicted;
-        self.evict_some(shard, request, effort);
+        self.evict_some(shard, need, effort);
         effort.evicted > before || self.shrink_index() > 0 || self.others_may_have_freed(effort)
     }
 
@@ -158,8 +170,8 @@ impl Core {
 
     /// Empties the sparsest page that only those are evicted from whose turn it is by their priority. False when there
     /// is none, or its entries are worth more than a page.
-    fn evict_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
-        let turn = self.ledger().priorities.lowest(request.priority);
+    fn evict_page(&self, need: &Need<'_>, effort: &mut Effort) -> bool {
+        let turn = self.ledger().priorities.lowest(need.priority);
         if effort.turn != turn {
             (effort.turn, effort.passed) = (turn, Vec::new());
         }
@@ -169,7 +181,7 @@ impl Core {
             // It serves another class by now.
             let Some(&first) = places.first() else { return false };
             let mut gone = 0;
-            if self.empty_page(&sparse, &places, Some((request, &mut gone))) {
+            if self.empty_page(&sparse, &places, Some((need, &mut gone))) {
                 effort.pages += 1;
                 return true;
             }
@@ -181,9 +193,9 @@ impl Core {
 
     /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index. Room for a
     /// long value is left by those that go, unless many have gone and none of them left enough in one piece.
-    fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
-        let in_vain = effort.evicted > MANY_PAGES * PAGE_BYTES as u64 + request.fresh();
-        (is_short(request) || in_vain) && self.clear_any_page(effort)
+    fn clear_page(&self, need: &Need<'_>, effort: &mut Effort) -> bool {
+        let in_vain = effort.evicted > MANY_PAGES * PAGE_BYTES as u64 + need.fresh;
+        (is_short(need) || in_vain) && self.clear_any_page(effort)
     }
 
     /// Has the pile move long values out of a page, a few times between evictions.
@@ -224,13 +236,13 @@ impl Core {
         moved
     }
 
-    fn evict_some(&self, own: usize, request: &Request<'_>, effort: &mut Effort) {
-        let (count, priority) = (self.shard_count(), request.priority);
+    fn evict_some(&self, own: usize, need: &Need<'_>, effort: &mut Effort) {
+        let (count, priority) = (self.shard_count(), need.priority);
         for shard in (0..count).map(|step| (own + step) % count) {
             let Some(lowest) = self.ledger().priorities.lowest(priority) else { return };
             let mut locked = self.lock(shard);
             if shard == own {
-                locked.spare(request);
+                locked.spare(need.image, need.hash);
             }
             let before = locked.evictable(priority, None);
             let mut gone = 0;
@@ -252,10 +264,10 @@ impl Core {
     /// Moves the entries of a page, which lie at `places`, to other pages; where there is no room for one, it is
     /// evicted if a put is given and it is its turn by its priority, up to what the put and the page weigh: all values
     /// that are not short may have their heads in one page. Counts what has gone. False when something stays.
-    fn empty_page(&self, page: &SparsePage, places: &[Place], mut evicts: Option<(&Request<'_>, &mut u64)>) -> bool {
+    fn empty_page(&self, page: &SparsePage, places: &[Place], mut evicts: Option<(&Need<'_>, &mut u64)>) -> bool {
         let goes_first = evicts.as_ref().map(|(of, _)| {
             let mut locked = self.lock_only(self.shard(of.hash));
-            locked.spare(of);
+            locked.spare(of.image, of.hash);
             (self.ledger().priorities.lowest(of.priority), locked.spared)
         });
         // Read without a lock, and a guess. Those who may not go come first: where one of them has to stay, nobody goes
@@ -276,7 +288,7 @@ impl Core {
 
     /// Moves the entry at a place out of a page, or evicts it and counts what has gone; false when something else lies
     /// there, or it has to stay.
-    fn move_entry(&self, page: &SparsePage, place: Place, evicts: &mut Option<(&Request<'_>, &mut u64)>) -> bool {
+    fn move_entry(&self, page: &SparsePage, place: Place, evicts: &mut Option<(&Need<'_>, &mut u64)>) -> bool {
         // Whose it is, is told by its key, which says the shard. What was read without a lock is a guess.
         let Some(glance) = self.pile().glance(place) else { return false };
         let Some((table, key)) = key_at(self.pile(), &glance) else { return false };
@@ -295,7 +307,7 @@ impl Core {
             let is_own = (of.record.id, of.image.key) == (table, &*key);
             // Of the priorities that there are now: the last of a lower one may just have gone.
             let next = self.ledger().priorities.lowest(of.priority) == Some(locked.entry(id).about().priority);
-            goes = next && !is_own && **gone <= of.fresh() + PAGE_BYTES as u64;
+            goes = next && !is_own && **gone <= of.fresh + PAGE_BYTES as u64;
             if goes {
                 **gone += locked.entry(id).stored();
                 locked.remove_entry(id, Some(Reason::Evicted));

@@ -90,6 +90,6 @@ impl Core {
             return Some(PutResult::Rejected);
         };
         let standing = Standing { due, times, priority: terms.priority };
-        self.store(&self.stepped(record, (&image, hash), value, &standing, When::Absent))
+        self.carry_out(&self.stepped(record, (&image, hash), value, &standing, When::Absent))
     }
 }

@@ -66,17 +66,17 @@ impl<'a> Locked<'a> {
         if found.is_none() && self.trade(request, segment) {
             return Ok(Step::Inserted);
         }
-        let step = self.charge_and_store(request, found, progress.had_ghost, sure);
+        let step = self.charge_and_write(request, found, progress.had_ghost, sure);
         let (Some(id), Err(_)) = (hollow, &step) else { return step };
         self.spared = None;
         self.remove_entry(id, None);
         progress.taken = true;
         // What is left of it leaves room, too.
-        self.charge_and_store(request, None, progress.had_ghost, sure)
+        self.charge_and_write(request, None, progress.had_ghost, sure)
     }
 
     #[inline]
-    fn charge_and_store(
+    fn charge_and_write(
         &mut self,
         request: &Request<'_>,
         found: Option<Id>,
@@ -84,7 +84,7 @@ impl<'a> Locked<'a> {
         sure: bool,
     ) -> Result<Step, Lack> {
         self.charge(request, sure)?;
-        self.store(request, found, had_ghost).inspect_err(|_| self.uncharge(request))
+        self.write(request, found, had_ghost).inspect_err(|_| self.uncharge(request))
     }
 
     /// Lets go of the second object of the key's entry, where there is no room for the new value beside it, but in its
@@ -187,7 +187,7 @@ impl<'a> Locked<'a> {
     }
 
     /// Puts the payload into the pile and the entry into the index.
-    fn store(&mut self, request: &Request<'_>, found: Option<Id>, had_ghost: bool) -> Result<Step, Lack> {
+    fn write(&mut self, request: &Request<'_>, found: Option<Id>, had_ghost: bool) -> Result<Step, Lack> {
         let place = self.put_entry(request)?;
         if let Some(id) = found {
             self.swap(request, id, place);

@@ -6,6 +6,7 @@ use super::shard::{AtHand, Cohort, Reason, cohorts_of, partition_of};
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::entry::{Entry, stored};
 use crate::index::GHOST_BYTES;
+use crate::key::{Image, KeyHash};
 use crate::policy::Nodes;
 
 /// Bytes of the largest slot.
@@ -17,8 +18,8 @@ const BATCH: u32 = 64;
 impl Locked<'_> {
     /// Keeps the key's entry from being evicted: it stays until the new one is there, and makes no room for it but its
     /// own.
-    pub fn spare(&mut self, request: &Request<'_>) {
-        self.spared = self.find(request.image, request.hash);
+    pub fn spare(&mut self, image: &Image<'_>, hash: KeyHash) {
+        self.spared = self.find(image, hash);
     }
 
     /// Bytes of a put that the key's spared entry is charged already.
@@ -36,7 +37,7 @@ impl Locked<'_> {
                 return Ok(());
             }
         }
-        self.charge_anyhow(request, sure)
+        self.charge_by_evicting(request, sure)
     }
 
     /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one cohort, which has the
@@ -51,7 +52,7 @@ impl Locked<'_> {
     }
 
     #[inline(never)]
-    fn charge_anyhow(&mut self, request: &Request<'_>, sure: bool) -> Result<(), Lack> {
+    fn charge_by_evicting(&mut self, request: &Request<'_>, sure: bool) -> Result<(), Lack> {
         let weight = request.weight() - self.carried(request);
         let own = request.record.own.as_ref();
         if own.is_none_or(|own| own.used.take(weight).is_ok()) {
@@ -64,7 +65,7 @@ impl Locked<'_> {
         }
         let whole = request.weight();
         let too_large = |ledger: &Ledger| whole > ledger.used.limit();
-        if too_large(&self.ground.ledger) || own.is_some_and(too_large) || !self.ground.may_hold(request.layout) {
+        if too_large(&self.ground.ledger) || own.is_some_and(too_large) || !self.ground.may_hold(request.layout.rest) {
             return Err(Lack::Room);
         }
         let ghosts = if own.is_none() { self.ghost_bytes() } else { 0 };

@@ -35,6 +35,6 @@ mod change;
 pub(crate) use leases::ENDED;
 pub(crate) use locked::Locked;
 pub(crate) use lookup::{Look, Sought};
-pub(crate) use request::{Lack, Progress, Request, Step, When};
+pub(crate) use request::{Lack, Need, Progress, Request, Step, When};
 pub use shard::Reason;
 pub(crate) use shard::{Aligned, Gone, Ground, Links, Purposes, Shard, State, partition_of};

@@ -54,6 +54,14 @@ pub(crate) struct Progress {
     pub had_ghost: bool,
 }
 
+impl Progress {
+    /// Counts how the put ended, and the key's value that was removed for it in vain.
+    pub fn count(&self, record: &Record, figure: Option<Figure>) {
+        let taken = self.taken.then_some(Figure::Removed);
+        taken.into_iter().chain(figure).for_each(|figure| record.counters.count(figure));
+    }
+}
+
 impl Request<'_> {
     #[inline]
     pub fn weight(&self) -> u64 {
@@ -63,12 +71,6 @@ impl Request<'_> {
     /// What it weighs, except for what stays where it lies.
     pub fn fresh(&self) -> u64 {
         self.weight() - self.rest.map_or(0, |(_, weight)| weight)
-    }
-
-    /// Counts how it ended, and the key's value that was removed for it in vain.
-    pub fn count(&self, progress: &Progress, figure: Option<Figure>) {
-        let taken = progress.taken.then_some(Figure::Removed);
-        taken.into_iter().chain(figure).for_each(|figure| self.record.counters.count(figure));
     }
 
     #[inline]
@@ -114,6 +116,27 @@ impl Request<'_> {
         }
         into[value_at..length].copy_from_slice(value);
         &into[..length]
+    }
+}
+
+/// What is needed for a put, and whose it is: enough to make room by, and nothing of the value.
+#[derive(Clone, Copy)]
+pub(crate) struct Need<'a> {
+    pub record: &'a Record,
+    pub image: &'a Image<'a>,
+    pub hash: KeyHash,
+    /// Bytes of the entry's second object that are to be written, if there is one.
+    pub rest: Option<usize>,
+    /// What it weighs, except for what stays where it lies.
+    pub fresh: u64,
+    pub priority: i8,
+}
+
+impl<'a> Need<'a> {
+    /// For a request to this table, under this key: they outlast the request.
+    pub fn new(record: &'a Record, image: &'a Image<'a>, request: &Request<'_>) -> Self {
+        let &Request { hash, layout, priority, .. } = request;
+        Self { record, image, hash, rest: layout.rest, fresh: request.fresh(), priority }
     }
 }
 

@@ -10,7 +10,7 @@ use gabion_pile::{IndexedPile, Place};
 use super::leases::Leases;
 use super::shortage::Shortage;
 use crate::budget::Ledger;
-use crate::entry::{Entry, Layout, stored};
+use crate::entry::{Entry, stored};
 use crate::index::{Ghosts, Pages, Segments, Sketches, Spot, Stash, UNIT_BYTES, Unit};
 use crate::key::{Image, KeyHash};
 use crate::policy::{Id, NONE, Nodes, Policy, Queues};
@@ -56,11 +56,12 @@ impl Ground {
         self.most_credit.load(Relaxed)
     }
 
-    /// Whether there is memory for an entry, if it is all that the cache holds.
-    pub fn may_hold(&self, layout: Layout) -> bool {
+    /// Whether there is memory for an entry, with that many bytes in a second object, if it is all that the cache
+    /// holds.
+    pub fn may_hold(&self, rest: Option<usize>) -> bool {
         let page = PAGE_BYTES as u64;
         // Its head lies in a page; the rest, if there is one, has a word in another and takes as many as it fills.
-        let rest = layout.rest.map_or(0, |length| page + stored(length) / page * page);
+        let rest = rest.map_or(0, |length| page + stored(length) / page * page);
         // Each shard keeps a segment and a sketch, in pages of their own.
         let index = 2 * (self.shards * UNIT_BYTES).next_multiple_of(page);
         self.fixed + index + page + rest <= self.memory.limit()
