@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 
-use super::weight;
+use super::{cache, weight};
 use crate::key::Image;
 use crate::policy::tests::Ghosts;
 use crate::{Cache, CacheOptions, Policy, PutOptions, PutResult, ReadBuf};
@@ -159,5 +159,30 @@ fn nobody_goes_before_his_turn_however_short_the_pages() {
             }
             cache.validate().unwrap();
         }
+    }
+}
+
+/// A put that was refused left it to a later one that its key had a ghost.
+#[test]
+fn a_ghost_is_for_the_put_that_it_goes_for() {
+    for refused in [false, true] {
+        let (cache, _) = cache(1 << 16, Policy::S3Fifo);
+        let mut others = 0_u32..;
+        let mut put_other = || {
+            let key = others.next().unwrap().to_le_bytes();
+            assert_eq!(cache.put(&key, &[1; 100], &PutOptions::default()), PutResult::Inserted);
+        };
+        cache.put(b"key", &[1; 100], &PutOptions::default());
+        while cache.contains(b"key") {
+            put_other();
+        }
+        if refused {
+            assert_eq!(cache.put(b"key", &vec![1; 1 << 16], &PutOptions::default()), PutResult::Rejected);
+        }
+        cache.put(b"key", &[1; 100], &PutOptions::default());
+        (0..1000).for_each(|_| put_other());
+        // Who had a ghost is in the main queue, where nobody else comes.
+        assert_eq!(cache.contains(b"key"), !refused);
+        cache.validate().unwrap();
     }
 }
