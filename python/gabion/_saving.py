@@ -15,6 +15,8 @@ from gabion._arguments import MEMOIZED
 from gabion._native import _PASS_TYPES, CacheTable, ClosedError, CorruptFileError, FormatError, Pile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gabion._protocols import Path, Types
     from gabion.cache import Cache, Table
 
@@ -107,19 +109,37 @@ class Saver:
         left_out, stored = _LeftOut(), 0
         with Pile(path=path, types=types, read_only=True) as pile:
             root, tables = pile.root, _tables_of(cache, pile, path)
+
+            def take(pointer: int) -> bool:
+                entry: Any = pile.get(pointer)
+                return CacheTable._take_in(tables[entry[0]], entry)
+
             for pointer in pile:
                 if pointer == root:
                     continue
                 try:
-                    entry: Any = pile.get(pointer)
-                    stored += CacheTable._take_in(tables[entry[0]], entry)
+                    stored += take(pointer)
                 except ClosedError:
                     # Or the entry's table was dropped meanwhile.
                     CacheTable._check(cache)
                 except Exception as error:
+                    # What a signal's handler raises, such as a task queue's time limit, is none of the entry's: that
+                    # comes once.
+                    if not _comes_again(error, take, pointer):
+                        raise
                     left_out.add(error)
         left_out.warn("load")
         return stored
+
+
+def _comes_again(error: Exception, call: Callable[[int], object], pointer: int) -> bool:
+    try:
+        call(pointer)
+    except type(error):
+        return True
+    except Exception:
+        return False
+    return False
 
 
 def _write(cache: Cache, pile: Pile, left_out: _LeftOut) -> int:

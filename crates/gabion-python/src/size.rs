@@ -40,7 +40,9 @@ enum Said {
 /// to P, kB to PB).
 pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Some(number) = index(value)? {
-        return number.extract().map_err(|_| refused(name, value));
+        // Beyond 64 bits, or below 0.
+        let is_negative = || number.lt(0).unwrap_or(true);
+        return number.extract().map_err(|_| if is_negative() { refused(name, value) } else { too_many(name, value) });
     }
     let Ok(text) = value.cast::<PyString>() else {
         let given = class_name(value);
@@ -79,8 +81,13 @@ pub(crate) fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     let bytes = parse(name, value)?;
     // Sizes beyond the signed range are no sizes to Python's buffers, nor to any allocator.
     usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
-        value_error(value.py(), &format!("{name}={bytes}: more bytes than any machine can address; ask for less"))
+        too_many(name, value)
     })
+}
+
+fn too_many(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let text = format!("{name}={}: more bytes than any machine can address; ask for less", shown(value));
+    value_error(value.py(), &text)
 }
 
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {

@@ -14,5 +14,8 @@ def main(argv: list[str] | None = None) -> int:
 
         complain("the command needs the package rich, which is not installed: pip install rich")
         return 2
+    except KeyboardInterrupt:
+        # Nothing was begun yet.
+        return 130
 
     return run(argv)

@@ -46,7 +46,7 @@ impl Old {
     /// Opens and locks what stands in a place; refuses what is no pile's, or is open to write.
     fn open(place: &Path, disk: &'static dyn Disk) -> Result<Self, FileError> {
         // One that may not be written to is not to be replaced, though the rights of its folder would do.
-        let file = open_file(place, How { create: false, write: true })?;
+        let (file, _) = open_file(place, How { create: false, write: true })?;
         disk.lock(&file, false).map_err(not_locked)?;
         let about = file.metadata().map_err(FileError::system("look at the file"))?;
         let (length, old) = (about.len(), Self { file, about, disk });

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::error::FileError;
 use super::layout::{HEAD_BYTES, ROOT, Superblock, Use, commit, offset_of, read, table_stretches, table_word};
 use super::log_block::LogBlock;
-use super::opening::{How, is_begun, open_locked};
+use super::opening::{How, is_begun, open_locked, unmake};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::BlockError;
@@ -120,7 +120,7 @@ impl BlockFile {
     pub(super) fn map(path: &Path, options: &FileOptions) -> Result<Self, FileError> {
         let disk = options.disk.unwrap_or_else(system_disk);
         let (create, shared) = (options.create && !options.read_only, !options.read_only);
-        let file = open_locked(path, How { create, write: shared }, disk)?;
+        let (file, made) = open_locked(path, How { create, write: shared }, disk)?;
         let length = file.metadata().map_err(FileError::system("look at the file"))?.len();
         let begun = length == 0 || is_begun(&file, length)?;
         if begun && !create {
@@ -129,7 +129,13 @@ impl BlockFile {
         if shared {
             // A store to what the disk has no room for would end the process.
             let kept = disk.allocate(&file, 0, LARGEST_SYSTEM_PAGE as u64, HEAD_BYTES as u64);
-            kept.inspect_err(|_| disk.cut(&file, length)).map_err(FileError::number("make the file"))?;
+            if kept.is_err() {
+                disk.cut(&file, length);
+                if made {
+                    unmake(path, &file);
+                }
+            }
+            kept.map_err(FileError::number("make the file"))?;
         }
         let head = Range::reserve(disk, HEAD_BYTES).map_err(FileError::number("map the file"))?;
         head.map(0, HEAD_BYTES, &file, 0, shared).map_err(FileError::number("map the file"))?;

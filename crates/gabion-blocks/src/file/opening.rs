@@ -19,8 +19,8 @@ pub(super) struct How {
     pub write: bool,
 }
 
-/// Opens a file that is one, and no pipe or device, where an opening may wait.
-pub(super) fn open_file(path: &Path, How { create, write }: How) -> Result<File, FileError> {
+/// Opens a file that is one, and no pipe or device, where an opening may wait. Says whether it was made.
+pub(super) fn open_file(path: &Path, How { create, write }: How) -> Result<(File, bool), FileError> {
     let not_found = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {
@@ -33,8 +33,22 @@ pub(super) fn open_file(path: &Path, How { create, write }: How) -> Result<File,
         _ => {}
     }
     let mut open = OpenOptions::new();
-    open.read(true).write(write).create(create).mode(0o600);
-    open.open(path).map_err(FileError::system("open the file"))
+    open.read(true).write(write).mode(0o600);
+    if create && let Ok(made) = open.create_new(true).open(path) {
+        return Ok((made, true));
+    }
+    // It is there, or a link leads to where it is to be.
+    let found = open.create_new(false).create(create).open(path);
+    found.map(|file| (file, false)).map_err(FileError::system("open the file"))
+}
+
+/// Takes away a file that was just made and cannot be what it was to be. The caller has its lock.
+pub(super) fn unmake(path: &Path, file: &File) {
+    let own = file.metadata().and_then(|own| Ok(is_same(&own, &std::fs::metadata(path)?)));
+    if own.unwrap_or(false) {
+        // Where this fails too, an empty file is left, which the next opening makes a pile of.
+        drop(std::fs::remove_file(path));
+    }
 }
 
 /// What a lock is refused with.
@@ -50,16 +64,16 @@ pub(super) fn not_locked(errno: i32) -> FileError {
 pub(super) const ATTEMPTS: usize = 100;
 
 /// As [`open_file`], and locks it: alone, to write.
-pub(super) fn open_locked(path: &Path, how: How, disk: &dyn Disk) -> Result<File, FileError> {
+pub(super) fn open_locked(path: &Path, how: How, disk: &dyn Disk) -> Result<(File, bool), FileError> {
     let mut attempts = 0;
     loop {
-        let file = open_file(path, how)?;
+        let (file, made) = open_file(path, how)?;
         let locked = disk.lock(&file, how.write);
         attempts += 1;
         // Before the lock was there, another file may have got the name, and this one is nobody's.
         let opened = file.metadata().map_err(FileError::system("look at the file"))?;
         if attempts == ATTEMPTS || std::fs::metadata(path).is_ok_and(|found| is_same(&found, &opened)) {
-            return locked.map(|()| file).map_err(not_locked);
+            return locked.map(|()| (file, made)).map_err(not_locked);
         }
     }
 }

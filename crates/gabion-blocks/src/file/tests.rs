@@ -238,7 +238,13 @@ fn a_full_disk_changes_nothing() {
     for steps in 0..3 {
         disk.refuse_after(steps, libc::ENOSPC);
         assert!(matches!(BlockFile::open(&place.0, &options), Err(FileError::System { .. })), "{steps}");
+        // What could not get its room is not there; what was there before stays.
+        assert_eq!(fs::exists(&place.0).unwrap(), steps > 1, "{steps}");
     }
+    fs::write(&place.0, []).unwrap();
+    disk.refuse_after(1, libc::ENOSPC);
+    assert!(matches!(BlockFile::open(&place.0, &options), Err(FileError::System { .. })));
+    assert_eq!(fs::metadata(&place.0).unwrap().len(), 0);
     disk.allow();
     let (file, blocks) = set(&place, &options);
     let number = blocks.map().unwrap().0;

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use gabion_cache::{PutResult, ReadBuf, Span, Table, Terms};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::key;
@@ -32,20 +33,36 @@ pub(super) fn each(
 ) -> PyResult<u64> {
     let py = take.py();
     let (mut buf, mut meanwhile, mut taken) = (ReadBuf::new(), Meanwhile::new(), 0);
-    let mut one = |number: usize, key: &[u8]| -> PyResult<()> {
+    let mut attempt = |number: usize, key: &[u8]| -> PyResult<Option<usize>> {
         inner.check(py)?;
         let Some((value, terms)) = tables[number].peek_with_terms(key, &mut buf) else {
-            return nothing::<()>(py, &buf).map(drop);
+            return nothing(py, &buf);
         };
         let (value, length) = (inner.shared.codec.decode(py, value), value.len());
         // A long one counts in the cache's memory as long as it is held.
         buf.let_go();
-        let told = value.and_then(|value| take.call1((entry(py, number, key, value, &terms)?,)));
-        match told {
-            Ok(_) => taken += 1,
-            Err(error) => refuse.call1((error.into_value(py),)).map(drop)?,
+        take.call1((entry(py, number, key, value?, &terms)?,))?;
+        Ok(Some(length))
+    };
+    let mut one = |number: usize, key: &[u8]| -> PyResult<()> {
+        match attempt(number, key) {
+            Ok(None) => Ok(()),
+            Ok(Some(length)) => {
+                taken += 1;
+                meanwhile.step(py, length)
+            }
+            Err(error) => {
+                // What a signal's handler raises, such as a task queue's time limit, is none of the entry's: that comes
+                // once.
+                let is_its_own = error.is_instance_of::<PyException>(py)
+                    && attempt(number, key).is_err_and(|again| again.get_type(py).is(error.get_type(py)));
+                if !is_its_own {
+                    return Err(error);
+                }
+                refuse.call1((error.into_value(py),))?;
+                meanwhile.step(py, 0)
+            }
         }
-        meanwhile.step(py, length)
     };
     let mut failed = Ok(());
     inner.table.for_each_key_of(tables, |number, key| {

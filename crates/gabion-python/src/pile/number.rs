@@ -60,7 +60,8 @@ fn buffered(values: &Bound<'_, PyAny>) -> PyResult<Option<Many>> {
         return Ok(None);
     }
     let Some(buffer) = answered(py, PyUntypedBuffer::get(values))? else { return Ok(None) };
-    if matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!')) {
+    // What has rows is no sequence of ints.
+    if buffer.dimensions() != 1 || matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!')) {
         return Ok(None);
     }
     if let Ok(numbers) = buffer.as_typed::<u64>() {
