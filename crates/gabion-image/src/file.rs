@@ -300,10 +300,10 @@ impl Image {
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
     pub fn held_by(self, format: Format) -> Result<Self> {
-        match (format, self.mode()) {
-            (Format::Jpeg, Mode::LA | Mode::RGBA) => self.over_white(),
-            (Format::Png | Format::WebP | Format::Bmp, Mode::CMYK) => self.convert(Mode::RGB),
-            _ => Ok(self),
+        match self.mode() {
+            mode if format.holds(mode) => Ok(self),
+            mode if mode.has_alpha() => self.over_white(),
+            _ => self.convert(Mode::RGB),
         }
     }
 }

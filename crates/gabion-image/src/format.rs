@@ -1,6 +1,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::mode::Mode;
+
 /// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -93,6 +95,15 @@ impl Format {
     /// False when this format can be read only.
     pub fn can_write(self) -> bool {
         self != Self::Gif
+    }
+
+    /// Whether pixels of this mode are written as they are. GIF refuses no mode, because it is not written at all.
+    pub(crate) fn holds(self, mode: Mode) -> bool {
+        match self {
+            Self::Jpeg => !mode.has_alpha(),
+            Self::Png | Self::WebP | Self::Bmp => mode != Mode::CMYK,
+            Self::Tiff | Self::Gif => true,
+        }
     }
 }
 

@@ -26,7 +26,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `format`, `error`, `mode`, `limits`, `metadata` | words: what can go wrong, what a file and a pixel are, how much is allowed |
+//! | `mode`, `format`, `error`, `limits`, `metadata` | words: what a pixel and a file are, what can go wrong, how much is allowed |
 //! | `wide` | the widest instructions of this processor |
 //! | `libwebp` | the C library of that name, and all unsafe code |
 //! | `image` | pixels in rows |
@@ -50,11 +50,11 @@
     reason = "samples, weights and sizes are clamped to what the narrower type holds"
 )]
 
+mod mode;
+
 mod format;
 
 mod error;
-
-mod mode;
 
 mod limits;
 

@@ -25,15 +25,10 @@ pub fn metadata<'a>(image: &'a Image, options: &SaveOptions, mode: Mode) -> Writ
 /// Refuses what the format cannot hold, before anything is written.
 pub fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()> {
     let mode = image.mode();
-    let (known, instead) = match format {
-        Format::Jpeg => (!mode.has_alpha(), Mode::RGB),
-        Format::Png | Format::WebP | Format::Bmp => (mode != Mode::CMYK, Mode::RGB),
-        Format::Tiff | Format::Gif => (true, mode),
-    };
-    if !known {
+    if !format.holds(mode) {
         let laid = if mode.has_alpha() { ": convert(\"RGB\", background=255) lays it over white" } else { "" };
         return Err(ImageError::setting(format!(
-            "{format} does not hold {mode}: convert the image to {instead} first{laid}"
+            "{format} does not hold {mode}: convert the image to RGB first{laid}"
         )));
     }
     let longest = match format {

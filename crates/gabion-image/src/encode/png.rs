@@ -17,8 +17,9 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     info.color_type = match image.mode() {
         Mode::L => ColorType::Grayscale,
         Mode::LA => ColorType::GrayscaleAlpha,
-        Mode::RGB | Mode::CMYK => ColorType::Rgb,
+        Mode::RGB => ColorType::Rgb,
         Mode::RGBA => ColorType::Rgba,
+        Mode::CMYK => return Err(ImageError::encoding(Format::Png, "it has no inks")),
     };
     let metadata = metadata(image, options, image.mode());
     info.exif_metadata = metadata.exif.map(Cow::Borrowed);
@@ -75,5 +76,21 @@ fn fault(error: EncodingError) -> ImageError {
     match error {
         EncodingError::IoError(error) => ImageError::Io(error),
         error => ImageError::encoding(Format::Png, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_blocks::Pool;
+
+    use super::*;
+
+    /// Whoever asks for it without a check gets no file whose rows are longer than it says.
+    #[test]
+    fn inks_are_refused() {
+        let image = Image::blank(Pool::global(), Mode::CMYK, 2, 2).unwrap();
+        let mut file = Vec::new();
+        assert!(matches!(write(&image, &SaveOptions::default(), &mut file), Err(ImageError::Io(_))));
+        assert!(file.is_empty());
     }
 }
