@@ -23,8 +23,8 @@ pub enum ImageError {
     },
     /// The image is larger than [`Limits`](crate::Limits) allow. Nothing was allocated for it.
     Limit {
-        /// What would be exceeded: pixels, bytes, or pixels a side, of which no image has more.
-        unit: &'static str,
+        /// What would be exceeded.
+        kind: LimitKind,
         /// How many there are.
         asked: u64,
         /// How many are allowed.
@@ -39,6 +39,21 @@ pub enum ImageError {
     },
     /// The pool has no memory to give.
     Memory(BlockError),
+}
+
+/// What [`ImageError::Limit`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LimitKind {
+    /// Pixels of the picture in the file: [`Limits::max_pixels`](crate::Limits::max_pixels).
+    Pixels,
+    /// Pixels of a side, of which no image has more than [`LONGEST_SIDE`](crate::LONGEST_SIDE).
+    Side,
+    /// Bytes: [`Limits::max_bytes`](crate::Limits::max_bytes).
+    Bytes {
+        /// Whether more may be needed: how many is not known before they are there.
+        at_least: bool,
+    },
 }
 
 /// What the calls of this crate return.
@@ -98,17 +113,15 @@ impl fmt::Display for ImageError {
             Self::Corrupt { format, what } => {
                 write!(f, "not a sound {format} image: {what}; get the file anew, or ask for what can be decoded")
             }
-            Self::Limit { unit: unit @ "pixels a side", asked, limit } => {
-                write!(f, "the image has {asked} {unit}, and an image has {limit} at most: make it smaller")
+            Self::Limit { kind: LimitKind::Side, asked, limit } => {
+                write!(f, "the image has {asked} pixels a side, and an image has {limit} at most: make it smaller")
             }
-            Self::Limit { unit: "pixels", asked, limit } => {
+            Self::Limit { kind: LimitKind::Pixels, asked, limit } => {
                 write!(f, "the image has {asked} pixels, {}", Beyond("max_pixels", *limit))
             }
-            Self::Limit { unit: "bytes or more", asked, limit } => {
-                write!(f, "the image takes at least {asked} bytes, {}", Beyond("max_bytes", *limit))
-            }
-            Self::Limit { unit, asked, limit } => {
-                write!(f, "the image takes {asked} {unit}, {}", Beyond("max_bytes", *limit))
+            Self::Limit { kind: LimitKind::Bytes { at_least }, asked, limit } => {
+                let least = if *at_least { "at least " } else { "" };
+                write!(f, "the image takes {least}{asked} bytes, {}", Beyond("max_bytes", *limit))
             }
             Self::Io(error) => error.fmt(f),
             Self::Unsupported { what } | Self::Setting { what } => f.write_str(what),
@@ -156,6 +169,18 @@ mod tests {
         for error in errors {
             let cause = error.source().map(ToString::to_string);
             assert_ne!(cause.as_ref(), Some(&error.to_string()), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_says_what_it_counts_and_how_it_is_raised() {
+        let text = |kind| ImageError::Limit { kind, asked: 9, limit: 7 }.to_string();
+        let raised = |name: &str| format!("more than {name}=7 allows: raise {name} if its source is trusted");
+        assert_eq!(text(LimitKind::Pixels), format!("the image has 9 pixels, {}", raised("max_pixels")));
+        assert_eq!(text(LimitKind::Side), "the image has 9 pixels a side, and an image has 7 at most: make it smaller");
+        for (at_least, number) in [(false, "9"), (true, "at least 9")] {
+            let text = text(LimitKind::Bytes { at_least });
+            assert_eq!(text, format!("the image takes {number} bytes, {}", raised("max_bytes")));
         }
     }
 }

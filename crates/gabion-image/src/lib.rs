@@ -97,7 +97,7 @@ mod tests;
 struct Page;
 
 pub use encode::{Compression, SaveOptions, Subsampling};
-pub use error::{ImageError, Result};
+pub use error::{ImageError, LimitKind, Result};
 pub use file::{OpenOptions, thumbnail};
 pub use format::{Format, Formats};
 /// Where pixels lie; `Pool::global()` is that of the process.

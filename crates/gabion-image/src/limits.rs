@@ -1,6 +1,6 @@
 use gabion_blocks::{Allowance, Pool};
 
-use crate::error::{ImageError, Result};
+use crate::error::{ImageError, LimitKind, Result};
 use crate::mode::Mode;
 
 /// How large an image may be. Checked against what a header says, before memory is taken for it.
@@ -41,11 +41,11 @@ impl Limits {
         }
         if width.max(height) > LONGEST_SIDE {
             let (asked, limit) = (width.max(height).into(), LONGEST_SIDE.into());
-            return Err(ImageError::Limit { unit: "pixels a side", asked, limit });
+            return Err(ImageError::Limit { kind: LimitKind::Side, asked, limit });
         }
         let pixels = u64::from(width) * u64::from(height);
         if pixels > self.max_pixels {
-            return Err(ImageError::Limit { unit: "pixels", asked: pixels, limit: self.max_pixels });
+            return Err(ImageError::Limit { kind: LimitKind::Pixels, asked: pixels, limit: self.max_pixels });
         }
         Ok(())
     }
@@ -53,7 +53,11 @@ impl Limits {
     /// Refuses too many bytes.
     pub(crate) fn check_bytes(&self, bytes: u64) -> Result<()> {
         if bytes > self.max_bytes {
-            return Err(ImageError::Limit { unit: "bytes", asked: bytes, limit: self.max_bytes });
+            return Err(ImageError::Limit {
+                kind: LimitKind::Bytes { at_least: false },
+                asked: bytes,
+                limit: self.max_bytes,
+            });
         }
         Ok(())
     }

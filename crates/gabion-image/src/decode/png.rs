@@ -8,7 +8,7 @@ use gabion_blocks::Pool;
 use super::whole::rows_of_whole;
 use super::{Decode, Header};
 use crate::assembly::Assembly;
-use crate::error::{ImageError, Result};
+use crate::error::{ImageError, LimitKind, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
 use crate::metadata::{Metadata, exif_block};
@@ -49,7 +49,7 @@ impl<'a> Png<'a> {
         let reader = decoder.read_info().map_err(|error| match error {
             DecodingError::LimitsExceeded if bound < most => {
                 let limit = limits.max_bytes;
-                ImageError::Limit { unit: "bytes or more", asked: limit + 1, limit }
+                ImageError::Limit { kind: LimitKind::Bytes { at_least: true }, asked: limit + 1, limit }
             }
             error => fault(error),
         })?;

@@ -4,7 +4,7 @@ use gabion_blocks::{Pool, Settings, system};
 
 use super::{picture, pool, tiff};
 use crate::wide::JPEG_SIMD;
-use crate::{Format, Image, ImageError, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
+use crate::{Format, Image, ImageError, LimitKind, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
 
 /// A small file of each format, and of each kind of JPEG, with its name.
 fn small_files(pool: &Pool) -> Vec<(String, Vec<u8>)> {
@@ -334,7 +334,10 @@ fn what_a_library_takes_for_itself_is_within_the_limits() {
         };
         assert!(open(&pool(), both).is_ok(), "{format}");
         let error = open(&pool(), beside * pixels - 1).unwrap_err();
-        assert!(matches!(error, ImageError::Limit { unit: "bytes", .. }), "{format}: {error}");
+        assert!(
+            matches!(error, ImageError::Limit { kind: LimitKind::Bytes { at_least: false }, .. }),
+            "{format}: {error}"
+        );
         let small = pool_of(beside * pixels);
         let error = open(&small, u64::MAX).unwrap_err();
         assert!(matches!(error, ImageError::Memory(_)), "{format}: {error}");
@@ -378,7 +381,10 @@ fn a_jpeg_whose_only_scan_lacks_components_takes_no_memory_that_is_not_counted()
     };
     let coefficients = 64 * 48 * 3 * 2;
     let error = open(coefficients - 1).unwrap_err();
-    assert!(matches!(error, ImageError::Limit { unit: "bytes", asked, .. } if asked == coefficients), "{error}");
+    assert!(
+        matches!(error, ImageError::Limit { kind: LimitKind::Bytes { at_least: false }, asked, .. } if asked == coefficients),
+        "{error}"
+    );
     open(1 << 20).unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use gabion_blocks::Pool;
 
 use super::{assert_same, damage, picture, pool, tiff};
-use crate::{Format, Image, ImageError, Limits, Metadata, Mode, OpenOptions, SaveOptions};
+use crate::{Format, Image, ImageError, LimitKind, Limits, Metadata, Mode, OpenOptions, SaveOptions};
 
 fn open(pool: &Pool, file: &[u8], max_bytes: u64, options: OpenOptions) -> Result<Image, ImageError> {
     let limits = Limits { max_bytes, ..Limits::default() };
@@ -82,7 +82,7 @@ fn what_is_decoded_as_a_whole_counts_beside_the_new_image() {
             open(&pool, &file, both, options).unwrap_or_else(|error| panic!("{name}: {error}"));
             let error = open(&pool, &file, both - 1, options).unwrap_err();
             assert!(
-                matches!(error, ImageError::Limit { unit: "bytes", asked, .. } if asked == both),
+                matches!(error, ImageError::Limit { kind: LimitKind::Bytes { at_least: false }, asked, .. } if asked == both),
                 "{name}: {error}"
             );
             let text =
@@ -171,7 +171,9 @@ fn a_stream_of_unknown_length_gets_no_more_room_than_shows_that_it_is_too_long()
     let pool = pool();
     let mut zeros = Zeros::new(u64::MAX);
     let error = Image::read(&pool, &mut zeros, &options).unwrap_err();
-    assert!(matches!(error, ImageError::Limit { unit: "bytes", asked, limit } if asked == most + 1 && limit == most));
+    assert!(
+        matches!(error, ImageError::Limit { kind: LimitKind::Bytes { at_least: false }, asked, limit } if asked == most + 1 && limit == most)
+    );
     assert_eq!(zeros.room, most + 1);
     // As long as it may be, whether a window ends there or not: no image, but not too long.
     for length in [64 << 10, 4 << 20, most] {

@@ -4,8 +4,8 @@ use std::fs;
 
 use super::{assert_same, picture, pool, psnr};
 use crate::{
-    Compression, Format, Image, ImageError, Limits, Metadata, Mode, OpenOptions, Orientation, SaveOptions, Subsampling,
-    thumbnail,
+    Compression, Format, Image, ImageError, LimitKind, Limits, Metadata, Mode, OpenOptions, Orientation, SaveOptions,
+    Subsampling, thumbnail,
 };
 
 /// The mode in which an image of `mode` comes back; `None` when the format does not hold it.
@@ -243,7 +243,7 @@ fn a_reader_may_give_little_at_a_time() {
     assert_same(&Image::read(&pool, Drip(&bytes), &OpenOptions::default()).unwrap(), &image);
     let limits = Limits { max_bytes: 100_000, ..Limits::default() };
     let refused = Image::read(&pool, Drip(&bytes), &OpenOptions { limits, ..OpenOptions::default() });
-    assert!(matches!(refused, Err(ImageError::Limit { unit: "bytes", .. })));
+    assert!(matches!(refused, Err(ImageError::Limit { kind: LimitKind::Bytes { at_least: false }, .. })));
 }
 
 /// The PNG library ends its file when it is dropped: in the unwinding of a panic, that was the end of the process.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use gabion_image::{Format, ImageError};
+use gabion_image::{Format, ImageError, LimitKind};
 use pyo3::prelude::*;
 
 use crate::errors::{self, full_name, legible, limit_error, own_error, system_error};
@@ -20,10 +20,10 @@ pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_,
     match error {
         ImageError::Io(error) => system_error(py, &error, name),
         ImageError::Memory(error) => memory::refused(py, &error),
-        ImageError::Limit { unit, asked, limit } => {
-            let name = match unit {
-                "pixels" => "max_pixels",
-                "pixels a side" => "side",
+        ImageError::Limit { kind, asked, limit } => {
+            let name = match kind {
+                LimitKind::Pixels => "max_pixels",
+                LimitKind::Side => "side",
                 _ => "max_bytes",
             };
             limit_error(py, name, asked, limit, &text)

@@ -195,6 +195,7 @@ mod tests {
     use super::*;
     use crate::decode::webp::groups::tests::pixels_of_groups;
     use crate::encode::SaveOptions;
+    use crate::error::LimitKind;
     use crate::file::OpenOptions;
     use crate::image::Image;
 
@@ -351,7 +352,13 @@ mod tests {
         };
         let file = file_of(&[(b"VP8L", pixels_of_groups((1024, 1024), &every))]);
         let refused = opened(&file, 400 << 20).unwrap_err();
-        assert!(matches!(refused, ImageError::Limit { unit: "bytes", asked: 800_000_000.., .. }), "{refused}");
+        assert!(
+            matches!(
+                refused,
+                ImageError::Limit { kind: LimitKind::Bytes { at_least: false }, asked: 800_000_000.., .. }
+            ),
+            "{refused}"
+        );
         // Groups that no pixel is read by take nothing.
         let file = file_of(&[(b"VP8L", pixels_of_groups((1, 1), &[0xFFFF]))]);
         assert_eq!(opened(&file, 1 << 20).unwrap().size(), (1, 1));
