@@ -10,11 +10,10 @@ use super::patience::Patience;
 use super::picture::{Picture, Shown};
 use super::refusal;
 use crate::gate::through_gate;
-use crate::memory::{arrow, dlpack};
-use crate::result::{dict, number, tuple};
+use crate::memory::{array_interface, arrow, dlpack};
+use crate::result::{number, tuple};
 
-/// The device: the CPU.
-pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
+pub(super) use crate::memory::dlpack::DEVICE;
 
 /// The DLPack capsule of a picture in one piece.
 pub(super) fn tensor(
@@ -25,14 +24,7 @@ pub(super) fn tensor(
     device: Option<(i32, i32)>,
     copy: Option<bool>,
 ) -> PyResult<Py<PyAny>> {
-    if stream.is_some() {
-        let text = "an image is memory of the CPU, which has no streams: pass stream=None";
-        return Err(refusal::buffer_error(py, text));
-    }
-    if let Some(device) = device.filter(|device| *device != DEVICE) {
-        let text = format!("an image is memory of the CPU, (1, 0), and cannot be exported to device {device:?}");
-        return Err(refusal::buffer_error(py, &text));
-    }
+    dlpack::check(py, "an image", stream, device)?;
     let copied = copy == Some(true);
     let picture = if copied { Patience::none().run(py, || in_one_piece(py, picture.picture()))? } else { picture };
     let start = picture.whole_or(py, "pass copy=True to from_dlpack() for a copy in one piece, ")?.start.as_ptr();
@@ -74,18 +66,13 @@ pub(super) fn pixels(py: Python<'_>, picture: Shown) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// A dict after version 3 of NumPy's array interface. Its users keep the object that `data` comes from: the memoryview.
+/// The dict of NumPy's array interface; `data` is a memoryview of the picture.
 pub(super) fn interface<'py>(
     py: Python<'py>,
     picture: &Picture,
     data: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let dict = dict(py)?;
-    dict.set_item("version", 3)?;
-    dict.set_item("typestr", "|u1")?;
-    dict.set_item("shape", shape(py, picture)?)?;
-    dict.set_item("data", data)?;
-    Ok(dict)
+    array_interface(&shape(py, picture)?, data)
 }
 
 /// Height, width and channels, without those where there is one.

@@ -16,6 +16,20 @@ use crate::errors::on_its_way;
 use crate::ffi;
 use crate::result::dict;
 
+/// The dict of NumPy's array interface, version 3, for writable bytes of this shape. Its users keep `data`, the object
+/// that has them.
+pub(crate) fn array_interface<'py>(
+    shape: &Bound<'py, PyTuple>,
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = dict(shape.py())?;
+    dict.set_item("version", 3)?;
+    dict.set_item("typestr", "|u1")?;
+    dict.set_item("shape", shape)?;
+    dict.set_item("data", data)?;
+    Ok(dict)
+}
+
 /// Rented memory: contiguous, writable bytes outside the heap of Python and of malloc.
 ///
 /// Made by rent(), or as one block of a Group. buffer[7] is an int and buffer[2:5] a copy, bytes; both can be assigned
@@ -253,17 +267,12 @@ impl Buffer {
         let py = slf.py();
         // SAFETY: attached; a new reference or null with an error set.
         let data = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(slf.as_ptr()))? };
-        let dict = dict(py)?;
-        dict.set_item("version", 3)?;
-        dict.set_item("typestr", "|u1")?;
-        dict.set_item("shape", (slf.get().place.length,))?;
-        dict.set_item("data", data)?;
-        Ok(dict)
+        array_interface(&(slf.get().place.length,).into_pyobject(py)?, &data)
     }
 
     /// The kind and number of the device that the memory belongs to, in DLPack's numbers: (1, 0), the CPU.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        (dlpack::CPU, 0)
+        dlpack::DEVICE
     }
 
     /// A DLPack capsule of the bytes, one dimension of uint8. Versioned when max_version is (1, 0) or higher. With
@@ -277,16 +286,7 @@ impl Buffer {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Py<PyAny>> {
-        if stream.is_some() {
-            return Err(refusal::buffer_error(
-                py,
-                "a buffer is memory of the CPU, which has no streams: pass stream=None",
-            ));
-        }
-        if let Some(device) = dl_device.filter(|device| *device != self.__dlpack_device__()) {
-            let text = format!("a buffer is memory of the CPU, (1, 0), and cannot be exported to device {device:?}");
-            return Err(refusal::buffer_error(py, &text));
-        }
+        dlpack::check(py, "a buffer", stream, dl_device)?;
         let copied = copy == Some(true);
         let (place, hold) = if copied { self.copied(py)? } else { (self.place, self.hold(py)?) };
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);

@@ -6,10 +6,14 @@ use std::ptr;
 
 use pyo3::prelude::*;
 
+use super::refusal;
 use crate::ffi;
 
 /// The kind number of a CPU in DLPack.
-pub(crate) const CPU: i32 = 1;
+const CPU: i32 = 1;
+
+/// The device that all memory here belongs to, in DLPack's numbers: the CPU.
+pub(crate) const DEVICE: (i32, i32) = (CPU, 0);
 
 const UNSIGNED: u8 = 1;
 const IS_COPIED: u64 = 1 << 1;
@@ -63,6 +67,24 @@ struct Export<M, H, const N: usize> {
     shape: [i64; N],
     strides: [i64; N],
     hold: H,
+}
+
+/// Refuses a stream, and another device than the CPU. `what` says in the error what was to be exported.
+pub(crate) fn check(
+    py: Python<'_>,
+    what: &str,
+    stream: Option<&Bound<'_, PyAny>>,
+    device: Option<(i32, i32)>,
+) -> PyResult<()> {
+    if stream.is_some() {
+        let text = format!("{what} is memory of the CPU, which has no streams: pass stream=None");
+        return Err(refusal::buffer_error(py, &text));
+    }
+    if let Some(device) = device.filter(|device| *device != DEVICE) {
+        let text = format!("{what} is memory of the CPU, (1, 0), and cannot be exported to device {device:?}");
+        return Err(refusal::buffer_error(py, &text));
+    }
+    Ok(())
 }
 
 /// A capsule for the bytes from `start` on, in `shape` and without gaps, which `hold` keeps alive and whose end may be

@@ -61,6 +61,7 @@ mod malloc;
 mod collect;
 
 pub(crate) use argument::row as row_index;
+pub(crate) use buffer::array_interface;
 pub(crate) use garbage::Garbage;
 pub(crate) use lease::Place;
 pub(crate) use refusal::refused;
