@@ -450,18 +450,43 @@ unsafe fn copy_row(from: Strided, y: usize, row: &mut [u8]) {
 /// Bytes that are asked of Pillow at a time.
 const STRIP: usize = 1 << 20;
 
+/// How a channel lies in the bytes that Pillow gives.
+#[derive(Clone, Copy)]
+struct Depth {
+    /// How many bytes it has: 1 or 2.
+    bytes: usize,
+    /// Which of them is taken: the one with the upper bits.
+    upper: usize,
+    /// Of 16 bits, the grey that is transparent.
+    clear: Option<u16>,
+}
+
 /// A copy of a Pillow image. One that keeps its transparency beside its pixels gets an alpha of it. Other modes that
 /// are none here are converted: 1-bit ones to L, others to RGB. Of greys with 16 bits the upper eight are taken, as
 /// from a file; Pillow's own conversion would make white of all that is above 255, as of I and F, which are refused.
-pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
-    let py = picture.py();
+pub(super) fn pillow(original: &Bound<'_, PyAny>) -> PyResult<Image> {
+    let py = original.py();
     let known = ["mode", "size", "tobytes", "crop", "convert", "info"];
-    if !has_all(picture, &known)? {
-        return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", class_name(picture))));
+    if !has_all(original, &known)? {
+        return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", class_name(original))));
     }
+    let (mode, depth, converted) = pillow_mode(original)?;
+    let picture = if converted { original.call_method1("convert", (mode.name(),))? } else { original.clone() };
+    let (width, height): (u32, u32) = picture.getattr("size")?.extract()?;
+    let blank = || Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()]);
+    let mut image = detached_ungated(py, blank).map_err(|error| refused(py, error, None))?;
+    copy_strips(&picture, depth, &mut image)?;
+    // Last, because a file may tell it behind its pixels, which Pillow reads late.
+    *image.metadata_mut() = pillow_metadata(&original.getattr("info")?)?;
+    image.metadata_mut().fit(mode);
+    Ok(image)
+}
+
+/// The mode that a Pillow image gets here, how its channels lie in its bytes, and whether Pillow is to convert it to
+/// that mode first.
+fn pillow_mode(picture: &Bound<'_, PyAny>) -> PyResult<(Mode, Depth, bool)> {
     let name: String = picture.getattr("mode")?.extract()?;
-    // How many bytes a channel has there, and which of them counts.
-    let (deep, upper) = match name.as_str() {
+    let (bytes, upper) = match name.as_str() {
         "I;16" | "I;16L" => (2, 1),
         "I;16B" => (2, 0),
         "I;16N" => (2, usize::from(cfg!(target_endian = "little"))),
@@ -469,13 +494,12 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     };
     if let "I" | "F" = name.as_str() {
         let text = format!("from_pillow() takes no mode {name}: scale its values to 0-255 and convert them to mode L");
-        return Err(type_error(py, &text));
+        return Err(type_error(picture.py(), &text));
     }
-    let original = picture;
     let transparency = picture.getattr("info")?.call_method1("get", ("transparency",))?;
     let transparent = !transparency.is_none();
-    let clear = if deep == 2 { transparency.extract::<u16>().ok() } else { None };
-    let known = Mode::of_name(&name).or((deep == 2).then_some(Mode::L));
+    let clear = if bytes == 2 { transparency.extract::<u16>().ok() } else { None };
+    let known = Mode::of_name(&name).or((bytes == 2).then_some(Mode::L));
     let mode = match (name.as_str(), known) {
         _ if clear.is_some() => Mode::LA,
         ("1" | "L", _) if transparent => Mode::LA,
@@ -487,15 +511,14 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         (_, None) if transparent => Mode::RGBA,
         (_, None) => Mode::RGB,
     };
-    let picture = if known == Some(mode) || clear.is_some() {
-        picture.clone()
-    } else {
-        picture.call_method1("convert", (mode.name(),))?
-    };
-    let (width, height): (u32, u32) = picture.getattr("size")?.extract()?;
-    let blank = || Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()]);
-    let mut image = detached_ungated(py, blank).map_err(|error| refused(py, error, None))?;
-    let row_bytes = if deep == 1 { image.row_bytes() } else { width as usize * deep };
+    Ok((mode, Depth { bytes, upper, clear }, known != Some(mode) && clear.is_none()))
+}
+
+/// Copies the pixels of a Pillow image, whose channels lie as `depth` says, into an image of its size.
+fn copy_strips(picture: &Bound<'_, PyAny>, depth: Depth, image: &mut Image) -> PyResult<()> {
+    let py = picture.py();
+    let (width, height) = image.size();
+    let row_bytes = if depth.bytes == 1 { image.row_bytes() } else { width as usize * depth.bytes };
     let rows = u32::try_from(STRIP / image.row_bytes()).unwrap_or(u32::MAX).max(1);
     for top in (0..height).step_by(rows as usize) {
         let bottom = top.saturating_add(rows).min(height);
@@ -516,25 +539,22 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
             // are as many as the image's row has, or two for each of its pixels.
             unsafe {
                 let start = content.start().add(number * row_bytes);
-                if deep == 1 {
+                if depth.bytes == 1 {
                     start.copy_to_nonoverlapping(row.as_mut_ptr(), row.len());
                 } else {
-                    upper_eight(start, upper, row, clear);
+                    upper_eight(start, depth, row);
                 }
             }
         }
     }
-    // Last, because a file may tell it behind its pixels, which Pillow reads late.
-    *image.metadata_mut() = pillow_metadata(&original.getattr("info")?)?;
-    image.metadata_mut().fit(mode);
-    Ok(image)
+    Ok(())
 }
 
 /// The upper eight of 16 bits of a row of greys. With a transparent one, of which all bits count, the row has alpha.
 ///
 /// # Safety
 /// There are two bytes for each of the row's pixels at `start`; `upper`, 0 or 1, is the one with the upper bits.
-unsafe fn upper_eight(start: *const u8, upper: usize, row: &mut [u8], clear: Option<u16>) {
+unsafe fn upper_eight(start: *const u8, Depth { upper, clear, .. }: Depth, row: &mut [u8]) {
     for (x, pixel) in row.chunks_exact_mut(1 + usize::from(clear.is_some())).enumerate() {
         // SAFETY: both are bytes of pixel `x` (duty of the caller).
         let grey = unsafe { [start.add(2 * x + upper).read(), start.add(2 * x + 1 - upper).read()] };
