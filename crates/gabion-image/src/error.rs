@@ -1,3 +1,5 @@
+//! What can go wrong, with the texts that say so.
+
 use std::fmt;
 use std::io;
 

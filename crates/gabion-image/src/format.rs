@@ -1,3 +1,5 @@
+//! File formats: what names and first bytes tell of them, and which modes they hold.
+
 use std::fmt;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! How large an image may be, and room for what libraries take from `malloc`.
+
 use gabion_blocks::{Allowance, Pool};
 
 use crate::error::{ImageError, LimitKind, Result};

@@ -1,3 +1,5 @@
+//! What the bytes of a pixel mean.
+
 use std::fmt;
 
 /// What the bytes of a pixel mean. Each channel has 8 bits; channels lie side by side.

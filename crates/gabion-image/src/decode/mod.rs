@@ -8,9 +8,9 @@
 //! | `jpeg` | `zune-jpeg`, `mozjpeg` | the fastest planes; the fastest pixels if there was an assembler, scaled decoding, CMYK |
 //! | `png` | `png` | row by row |
 //! | `webp` | `libwebp-sys` (libwebp), `image-webp` | pixels in half of the time and little memory; what else is in a file |
-//! | `tiff` | `tiff` | the kept one |
-//! | `bmp` | `image` | the kept one; plain pixels are taken as they lie |
-//! | `gif` | `gif` | the kept one |
+//! | `tiff` | `tiff` | the maintained crate |
+//! | `bmp` | `image` | the maintained crate; plain pixels are taken as they lie |
+//! | `gif` | `gif` | the maintained crate |
 //! | `foreign` | none | names what is not read, for errors |
 
 mod whole;

@@ -7,7 +7,7 @@
 //! | `jpeg` | `mozjpeg`, `rusty_jpeg` | the fastest, if there was an assembler; SIMD without one |
 //! | `png` | `png` | takes rows |
 //! | `webp` | `libwebp-sys` (libwebp) | the one that writes lossy WebP; wants one piece |
-//! | `tiff` | `tiff` | the kept one; wants one piece, and writes out of order |
+//! | `tiff` | `tiff` | the maintained crate; wants one piece, and writes out of order |
 //! | `bmp` | none | rows from the lowest up, blue first |
 
 mod options;

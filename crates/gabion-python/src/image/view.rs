@@ -59,7 +59,7 @@ impl Rows {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Relaxed: only the number counts. It stops far from its end, however often a thread asks.
+        // Relaxed: only the number counts. Undone at the end, so that calls after the last row cannot overflow it.
         let y = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if y >= self.picture.size.1 as usize {
             self.next.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
