@@ -84,7 +84,7 @@ impl Assembly {
     ///
     /// # Errors
     /// What `write` gives; [`ImageError::Setting`](crate::ImageError::Setting) when that layer has no more rows.
-    pub fn take(&mut self, layer: usize, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+    pub fn push_row_with(&mut self, layer: usize, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         match &mut self.path {
             Path::Straight => {
                 if let Some(row) = self.image.row_mut(self.done) {
@@ -95,7 +95,7 @@ impl Assembly {
             }
             Path::Pixels { layer, from, blended, .. } => {
                 let (from, blended) = (*from, *blended);
-                layer.take(|row| {
+                layer.push_row_with(|row| {
                     write(row)?;
                     if blended {
                         premultiply(from, row);
@@ -103,25 +103,25 @@ impl Assembly {
                     Ok(())
                 })?;
             }
-            Path::Planes { layers, .. } => layers[layer].take(write)?,
-            Path::Luma { layer: luma } if layer == 0 => luma.take(write)?,
+            Path::Planes { layers, .. } => layers[layer].push_row_with(write)?,
+            Path::Luma { layer: luma } if layer == 0 => luma.push_row_with(write)?,
             Path::Luma { .. } => {}
         }
         self.put_together()
     }
 
-    /// As [`Assembly::take`], from a row that lies somewhere already.
+    /// As [`Assembly::push_row_with`], from a row that lies somewhere already.
     ///
     /// # Errors
-    /// As [`Assembly::take`].
-    pub fn take_row(&mut self, layer: usize, row: &[u8]) -> Result<()> {
+    /// As [`Assembly::push_row_with`].
+    pub fn push_row(&mut self, layer: usize, row: &[u8]) -> Result<()> {
         match &mut self.path {
-            Path::Planes { layers, .. } => layers[layer].take_row(row)?,
-            Path::Luma { layer: luma } if layer == 0 => luma.take_row(row)?,
+            Path::Planes { layers, .. } => layers[layer].push_row(row)?,
+            Path::Luma { layer: luma } if layer == 0 => luma.push_row(row)?,
             Path::Luma { .. } => {}
-            Path::Pixels { layer, blended: false, .. } => layer.take_row(row)?,
+            Path::Pixels { layer, blended: false, .. } => layer.push_row(row)?,
             Path::Pixels { .. } | Path::Straight => {
-                return self.take(layer, |out| {
+                return self.push_row_with(layer, |out| {
                     out.copy_from_slice(row);
                     Ok(())
                 });
@@ -132,7 +132,7 @@ impl Assembly {
 
     /// Has `write` write all rows at once into the image itself, if they are those of the image and it lies in one
     /// piece. None if not, else whether it did; if it did not, no row came in.
-    pub fn take_all(&mut self, write: impl FnOnce(&mut [u8]) -> bool) -> Option<bool> {
+    pub fn push_whole(&mut self, write: impl FnOnce(&mut [u8]) -> bool) -> Option<bool> {
         let mut parts = match self.path {
             Path::Straight if self.done == 0 => self.image.parts_mut(),
             _ => return None,
@@ -153,7 +153,7 @@ impl Assembly {
             match &mut self.path {
                 Path::Straight => return Ok(()),
                 Path::Pixels { layer, from, blended, scratch } => {
-                    layer.has_row()?;
+                    layer.prepare_row()?;
                     let Some(ready) = layer.first() else { return Ok(()) };
                     if *blended {
                         scratch.as_mut_slice().copy_from_slice(ready);
@@ -167,7 +167,7 @@ impl Assembly {
                 Path::Planes { layers, widened, scratch } => {
                     let [luma, blue, red] = &mut **layers;
                     // Luma comes first, and the others are seldom complete with it.
-                    let all = blue.has_row()? && red.has_row()? && luma.has_row()?;
+                    let all = blue.prepare_row()? && red.prepare_row()? && luma.prepare_row()?;
                     if !all {
                         return Ok(());
                     }
@@ -180,7 +180,7 @@ impl Assembly {
                     layers.iter_mut().for_each(Layer::pop);
                 }
                 Path::Luma { layer } => {
-                    layer.has_row()?;
+                    layer.prepare_row()?;
                     let Some(ready) = layer.first() else { return Ok(()) };
                     row.copy_from_slice(ready);
                     layer.pop();
@@ -219,7 +219,7 @@ impl Assembly {
                 }
                 _ => 0,
             };
-            self.take(behind, |row| {
+            self.push_row_with(behind, |row| {
                 row.fill(GREY);
                 Ok(())
             })?;
@@ -360,7 +360,7 @@ mod tests {
             let how = Resampling::exact(Filter::Box);
             let mut assembly = Assembly::new(&pool, &Layers::Planes(sides), (2, 1), mode, how).unwrap();
             for (layer, plane) in planes.into_iter().enumerate() {
-                assembly.take_row(layer, plane).unwrap();
+                assembly.push_row(layer, plane).unwrap();
             }
             assembly.into_image().row(0).unwrap().to_vec()
         };

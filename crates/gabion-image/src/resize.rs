@@ -72,7 +72,7 @@ impl Image {
         let layers = Layers::Pixels(self.mode(), old);
         let mut assembly = Assembly::new(self.pool(), &layers, (width, height), self.mode(), how)?;
         for row in self.rows() {
-            assembly.take_row(0, row)?;
+            assembly.push_row(0, row)?;
         }
         let mut image = assembly.into_image();
         *image.metadata_mut() = self.metadata().clone();

@@ -58,14 +58,14 @@ impl<'a> Plain<'a> {
     }
 
     fn rows(&self, assembly: &mut Assembly) -> Result<()> {
-        let mut take = |row: &[u8]| {
-            assembly.take(0, |to| {
+        let mut push = |row: &[u8]| {
+            assembly.push_row_with(0, |to| {
                 (self.convert)(&row[..self.pixel_bytes], to);
                 Ok(())
             })
         };
         let mut rows = self.bytes.chunks_exact(self.row_bytes);
-        if self.top_down { rows.try_for_each(take) } else { rows.rev().try_for_each(&mut take) }
+        if self.top_down { rows.try_for_each(push) } else { rows.rev().try_for_each(&mut push) }
     }
 }
 
@@ -168,11 +168,11 @@ impl Decode for Bmp<'_> {
         let size = (self.header.width as usize * channels, self.header.height as usize);
         let read = |whole: &mut [u8]| decoder.read_image(whole).map_err(fault);
         rows_of_whole_by(pool, assembly, size, partial, read, |assembly, row| match (grey, channels) {
-            (true, 3) => assembly.take(0, |out| {
+            (true, 3) => assembly.push_row_with(0, |out| {
                 each(row, out, |[grey, _, _]| [grey]);
                 Ok(())
             }),
-            _ => assembly.take_row(0, row),
+            _ => assembly.push_row(0, row),
         })
     }
 }

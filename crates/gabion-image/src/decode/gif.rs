@@ -178,7 +178,7 @@ impl Gif<'_> {
         };
         for y in 0..self.header.height {
             let inside = (top..bottom).contains(&y).then(|| self.place.stored(y - top) as usize * width);
-            assembly.take(0, |out| {
+            assembly.push_row_with(0, |out| {
                 out.fill(0);
                 if let (Some(start), Some(out)) = (inside, out.as_chunks_mut::<N>().0.get_mut(left..)) {
                     let shown = out.len().min(width);

@@ -121,7 +121,7 @@ impl Decode for Png<'_> {
             });
         }
         for _ in 0..height {
-            assembly.take(0, |row| match self.reader.read_row(row).map_err(fault)? {
+            assembly.push_row_with(0, |row| match self.reader.read_row(row).map_err(fault)? {
                 Some(_) => Ok(()),
                 None => Err(ImageError::truncated(Format::Png)),
             })?;

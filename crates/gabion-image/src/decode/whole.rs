@@ -13,7 +13,7 @@ pub fn rows_of_whole(
     partial: bool,
     read: impl FnOnce(&mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    rows_of_whole_by(pool, assembly, size, partial, read, |assembly, row| assembly.take_row(0, row))
+    rows_of_whole_by(pool, assembly, size, partial, read, |assembly, row| assembly.push_row(0, row))
 }
 
 /// Has `read` write the picture into memory of the pool, and `hand` on its rows. If `partial` is set, also those of a

@@ -36,7 +36,7 @@ impl Boxes {
     }
 
     /// Writes the means, and begins the next row of boxes.
-    pub fn take(&mut self, means: &mut [u8]) {
+    pub fn finish_row(&mut self, means: &mut [u8]) {
         let (across, rows) = (self.wide, self.rows);
         let sums = self.sums.as_slice().as_chunks::<2>().0;
         match self.channels {
@@ -153,7 +153,7 @@ mod tests {
                     continue;
                 }
                 let mut means = vec![0; width.div_ceil(wide) * channels];
-                boxes.take(&mut means);
+                boxes.finish_row(&mut means);
                 for (i, &mean) in means.iter().enumerate() {
                     let (left, c) = (i / channels * wide, i % channels);
                     let samples: Vec<u32> = (top..=y)

@@ -101,11 +101,11 @@ impl Layer {
         self.height - self.came
     }
 
-    /// Takes a row, which `write` puts where it belongs. Then see [`Layer::has_row`].
+    /// Takes a row, which `write` puts where it belongs. Then see [`Layer::prepare_row`].
     ///
     /// # Errors
     /// What `write` gives; [`ImageError::Setting`] when all rows are there; [`ImageError::Memory`].
-    pub fn take(&mut self, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+    pub fn push_row_with(&mut self, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         if self.missing() == 0 {
             return Err(ImageError::setting("the image has no more rows"));
         }
@@ -120,13 +120,13 @@ impl Layer {
         }
     }
 
-    /// As [`Layer::take`], from a row that lies somewhere already.
+    /// As [`Layer::push_row_with`], from a row that lies somewhere already.
     ///
     /// # Errors
-    /// As [`Layer::take`].
-    pub fn take_row(&mut self, row: &[u8]) -> Result<()> {
+    /// As [`Layer::push_row_with`].
+    pub fn push_row(&mut self, row: &[u8]) -> Result<()> {
         if self.row.is_none() || self.missing() == 0 {
-            return self.take(|out| {
+            return self.push_row_with(|out| {
                 out.copy_from_slice(row);
                 Ok(())
             });
@@ -146,7 +146,7 @@ impl Layer {
             Some(boxes) => {
                 if boxes.add(row, last) {
                     put(&self.pool, way, |out| {
-                        boxes.take(out);
+                        boxes.finish_row(out);
                         Ok(())
                     })?;
                 }
@@ -173,7 +173,7 @@ impl Layer {
             let Some(narrow) = &mut self.narrow else { return Ok(false) };
             let Some(row) = narrow.first() else { return Ok(false) };
             ring.next_mut().copy_from_slice(row);
-            ring.pushed();
+            ring.commit_row();
             narrow.pop();
         }
         self.across.push(&self.pool, |out| {
@@ -193,12 +193,12 @@ impl Layer {
         self.came as f64 / self.height as f64
     }
 
-    /// Makes up the next new row, if it can be: see [`Layer::first`]. So an image that gets larger is never held beside
+    /// Makes up the next new row, if it can be, and says whether one is ready: see [`Layer::first`]. So an image that gets larger is never held beside
     /// itself.
     ///
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
-    pub fn has_row(&mut self) -> Result<bool> {
+    pub fn prepare_row(&mut self) -> Result<bool> {
         // Some rows may be filtered together.
         while self.across.first().is_none() && self.make_row()? {}
         Ok(self.across.first().is_some())
@@ -214,7 +214,7 @@ impl Layer {
         self.across.is_fine()
     }
 
-    /// The next new row, as bytes, if [`Layer::has_row`] has made it up. See [`Layer::pop`].
+    /// The next new row, as bytes, if [`Layer::prepare_row`] has made it up. See [`Layer::pop`].
     pub fn first(&self) -> Option<&[u8]> {
         self.across.first()
     }
@@ -256,12 +256,12 @@ fn put(
     match (narrow, ring) {
         (Some(narrow), _) => {
             write(narrow.next_mut())?;
-            narrow.pushed();
+            narrow.commit_row();
             Ok(())
         }
         (None, Some(ring)) => {
             write(ring.next_mut())?;
-            ring.pushed();
+            ring.commit_row();
             Ok(())
         }
         (None, None) => across.push(pool, |out| match out {

@@ -102,7 +102,7 @@ impl Narrow {
     }
 
     /// Says that the next row was written. It is ready then, or when some more are there.
-    pub fn pushed(&mut self) {
+    pub fn commit_row(&mut self) {
         self.came += 1;
         self.missing = self.missing.saturating_sub(1);
         if self.came < self.most && self.missing > 0 {
@@ -143,7 +143,7 @@ mod tests {
             let mut next = 0;
             for y in 0..height {
                 narrow.next_mut().fill(y as u8);
-                narrow.pushed();
+                narrow.commit_row();
                 while let Some(row) = narrow.first() {
                     let samples = row.as_chunks().0;
                     let right = |sample: &[u8; 4]| (f32::from_ne_bytes(*sample) - next as f32).abs() < 1e-3;

@@ -38,7 +38,7 @@ impl Ring {
     }
 
     /// Says that the next row was written.
-    pub fn pushed(&mut self) {
+    pub fn commit_row(&mut self) {
         self.pushed += 1;
     }
 

@@ -68,7 +68,7 @@ fn strips(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly: &
             RawImcuRowStatus::RowReady { rows_written } => {
                 for (layer, (strip, plane)) in strips.iter().zip(layout).enumerate() {
                     for row in strip.as_slice().chunks_exact(plane.stride).take(rows_written[layer]) {
-                        assembly.take_row(layer, &row[..plane.width])?;
+                        assembly.push_row(layer, &row[..plane.width])?;
                     }
                 }
             }

@@ -48,7 +48,7 @@ pub fn rows(bytes: &[u8], mode: Mode, inverted: bool, eighths: u8, assembly: &mu
     }
     .map_err(corrupt)?;
     for _ in 0..started.height() {
-        assembly.take(0, |row| {
+        assembly.push_row_with(0, |row| {
             started.read_scanlines_into(row).map_err(corrupt)?;
             if short.get() {
                 return Err(ImageError::truncated(Format::Jpeg));

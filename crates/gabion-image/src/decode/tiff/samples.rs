@@ -85,9 +85,9 @@ impl Pixels {
             if self.premultiplied {
                 unpremultiply(self.mode, row);
             }
-            return assembly.take_row(0, row);
+            return assembly.push_row(0, row);
         }
-        assembly.take(0, |out| {
+        assembly.push_row_with(0, |out| {
             match &self.samples {
                 Samples::Bytes => out.iter_mut().zip(row.iter().step_by(step)).for_each(|(out, &byte)| *out = byte),
                 Samples::Words => {

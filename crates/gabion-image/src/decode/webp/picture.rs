@@ -132,7 +132,7 @@ impl<'a> WebP<'a> {
         let (width, height) = self.part.found.size;
         let (has, held) = (self.part.mode.channels(), self.header.layers.mode().channels());
         for y in 0..self.header.height {
-            assembly.take(0, |out| {
+            assembly.push_row_with(0, |out| {
                 out.fill(0);
                 if (top..top + height).contains(&y) {
                     let row = &frame[(y - top) as usize * width as usize * has..][..width as usize * has];
@@ -174,7 +174,7 @@ impl Decode for WebP<'_> {
         let room = room_beside(pool, beside)?;
         let result = |decoded: bool| if decoded { Ok(()) } else { Err(damaged(self.file)) };
         if part.place.is_none()
-            && let Some(decoded) = assembly.take_all(|whole| part.decode(whole))
+            && let Some(decoded) = assembly.push_whole(|whole| part.decode(whole))
         {
             return result(decoded);
         }
@@ -186,7 +186,7 @@ impl Decode for WebP<'_> {
             return self.canvas(assembly, whole.as_slice(), place);
         }
         let row_bytes = self.header.width as usize * part.mode.channels();
-        whole.as_slice().chunks_exact(row_bytes).try_for_each(|row| assembly.take_row(0, row))
+        whole.as_slice().chunks_exact(row_bytes).try_for_each(|row| assembly.push_row(0, row))
     }
 }
 
