@@ -18,7 +18,7 @@ use crate::mode::Mode;
 use crate::resample::Resampling;
 use crate::resize::{Fit, fit};
 use crate::save::save_atomically;
-use crate::sides::Middle;
+use crate::sides::CenterCrop;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,7 +106,7 @@ impl Image {
         // The libraries work on memory of malloc's, here and in `encode`.
         pool.note_malloc();
         let mut decoder = decode::begin(bytes, options.formats, &options.limits)?;
-        let Plan { size, middle, filled } = plan(&mut *decoder, options)?;
+        let Plan { size, crop, filled } = plan(&mut *decoder, options)?;
         if options.mode == Some(Mode::L) {
             decoder.drop_colors();
         }
@@ -124,7 +124,7 @@ impl Image {
         let icc = icc.as_ref().filter(|_| options.profile);
         let mut metadata = Metadata { exif: exif.cloned(), icc: icc.cloned() };
         metadata.fit(mode);
-        let layers = middle.map(|middle| header.layers.cut(middle));
+        let layers = crop.map(|crop| header.layers.cut(crop));
         let layers = layers.as_ref().unwrap_or(&header.layers);
         let mut assembly = Assembly::new(pool, layers, size, mode, options.resampling)?;
         decode::run(&mut *decoder, pool, &mut assembly, options.partial)?;
@@ -169,7 +169,7 @@ struct Plan {
     /// The size of the new image, as it lies in the file.
     size: (u32, u32),
     /// The part of the picture that it shows, if not all.
-    middle: Option<Middle>,
+    crop: Option<CenterCrop>,
     /// The size that is filled around it, upright.
     filled: Option<(u32, u32)>,
 }
@@ -180,7 +180,7 @@ fn plan(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<Plan> {
     let size = (header.width, header.height);
     let Some(most) = options.max_size else {
         decoder.keep_size();
-        return Ok(Plan { size, middle: None, filled: None });
+        return Ok(Plan { size, crop: None, filled: None });
     };
     let sideways = options.upright && header.orientation.exchanges_sides();
     let stored = if sideways { (most.1, most.0) } else { most };
@@ -191,18 +191,18 @@ fn plan(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<Plan> {
     } else {
         options.limits.check_size(most.0, most.1)?;
     }
-    let middle = (options.fit == Fit::Cover).then(|| Middle::shaped(size, stored));
-    let new = if middle.is_some() { stored } else { fit(size, stored) };
+    let crop = (options.fit == Fit::Cover).then(|| CenterCrop::shaped(size, stored));
+    let new = if crop.is_some() { stored } else { fit(size, stored) };
     if new == size {
         decoder.keep_size();
     } else {
         // Of a part, the whole is asked for that has it in this size.
-        let (across, down) = middle.map_or((1.0, 1.0), |middle| middle.left);
+        let (across, down) = crop.map_or((1.0, 1.0), |crop| crop.kept);
         let gap = if options.scaled { options.resampling.gap.max(1.0) } else { f64::INFINITY };
         decoder.shrink((f64::from(new.0) * gap / across, f64::from(new.1) * gap / down));
     }
-    let middle = middle.filter(|middle| middle.left != (1.0, 1.0));
-    Ok(Plan { size: new, middle, filled: matches!(options.fit, Fit::Pad(_)).then_some(most) })
+    let crop = crop.filter(|crop| crop.kept != (1.0, 1.0));
+    Ok(Plan { size: new, crop, filled: matches!(options.fit, Fit::Pad(_)).then_some(most) })
 }
 
 /// How much is asked for at first when nobody knows how much comes.

@@ -7,7 +7,7 @@ use crate::image::Image;
 use crate::limits::Limits;
 use crate::mode::Mode;
 use crate::resample::{Filter, Resampling, take_nearest};
-use crate::sides::{Layers, Middle, Sides};
+use crate::sides::{CenterCrop, Layers, Sides};
 
 /// How a picture comes into a box of another shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -103,7 +103,7 @@ impl Image {
         let size = (width, height);
         if fit == Fit::Cover {
             let all = Sides::covered(self.width() as usize, self.height() as usize);
-            return self.sampled(all.cut(Middle::shaped(self.size(), size)), size, how);
+            return self.sampled(all.cut(CenterCrop::shaped(self.size(), size)), size, how);
         }
         let (width, height) = largest(self.size(), size);
         self.resize(width, height, how)?.padded(size, fit)

@@ -25,18 +25,18 @@ pub(crate) struct Sides {
 
 /// The part of a picture that is wanted: the same is cut away at both sides, or above and below.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Middle {
-    /// How much of the width and of the height is left, above 0 and up to 1.
-    pub left: (f64, f64),
+pub(crate) struct CenterCrop {
+    /// How much of the width and of the height is kept, above 0 and up to 1.
+    pub kept: (f64, f64),
 }
 
-impl Middle {
+impl CenterCrop {
     /// The largest part of a picture that has the shape of a box.
     pub fn shaped(picture: (u32, u32), shape: (u32, u32)) -> Self {
         // Sides are below 2³¹, so that products are exact as whole numbers.
         let (one, other) = (u64::from(picture.0) * u64::from(shape.1), u64::from(picture.1) * u64::from(shape.0));
         let (one, other) = (one as f64, other as f64);
-        Self { left: if one > other { (other / one, 1.0) } else { (1.0, one / other) } }
+        Self { kept: if one > other { (other / one, 1.0) } else { (1.0, one / other) } }
     }
 }
 
@@ -64,11 +64,11 @@ impl Sides {
     }
 
     /// Of what was wanted, the middle alone.
-    pub fn cut(self, middle: Middle) -> Self {
+    pub fn cut(self, crop: CenterCrop) -> Self {
         let Self { size, start, extent } = self;
-        let left = (extent.0 * middle.left.0, extent.1 * middle.left.1);
-        let start = (start.0 + (extent.0 - left.0) / 2.0, start.1 + (extent.1 - left.1) / 2.0);
-        Self { size, start, extent: left }
+        let kept = (extent.0 * crop.kept.0, extent.1 * crop.kept.1);
+        let start = (start.0 + (extent.0 - kept.0) / 2.0, start.1 + (extent.1 - kept.1) / 2.0);
+        Self { size, start, extent: kept }
     }
 
     /// Whether what is wanted begins where a sample does.
@@ -84,10 +84,10 @@ impl Sides {
 
 impl Layers {
     /// Of what was wanted, the middle alone.
-    pub fn cut(&self, middle: Middle) -> Self {
+    pub fn cut(&self, crop: CenterCrop) -> Self {
         match *self {
-            Self::Pixels(mode, sides) => Self::Pixels(mode, sides.cut(middle)),
-            Self::Planes(sides) => Self::Planes(sides.map(|sides| sides.cut(middle))),
+            Self::Pixels(mode, sides) => Self::Pixels(mode, sides.cut(crop)),
+            Self::Planes(sides) => Self::Planes(sides.map(|sides| sides.cut(crop))),
         }
     }
 
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn the_middle_has_the_shape_of_the_box() {
-        assert_eq!(Middle::shaped((400, 100), (50, 50)).left, (0.25, 1.0));
-        assert_eq!(Middle::shaped((100, 400), (50, 100)).left, (1.0, 0.5));
-        assert_eq!(Middle::shaped((30, 20), (60, 40)).left, (1.0, 1.0));
-        let cut = Sides::covered(400, 100).cut(Middle { left: (0.25, 1.0) });
+        assert_eq!(CenterCrop::shaped((400, 100), (50, 50)).kept, (0.25, 1.0));
+        assert_eq!(CenterCrop::shaped((100, 400), (50, 100)).kept, (1.0, 0.5));
+        assert_eq!(CenterCrop::shaped((30, 20), (60, 40)).kept, (1.0, 1.0));
+        let cut = Sides::covered(400, 100).cut(CenterCrop { kept: (0.25, 1.0) });
         assert_eq!((cut.size, cut.start, cut.extent), ((400, 100), (150.0, 0.0), (100.0, 100.0)));
         assert_eq!((cut.seen(), cut.is_whole()), ((100, 100), false));
         let longest = crate::LONGEST_SIDE;
-        let (width, height) = Middle::shaped((longest, 1), (1, longest)).left;
+        let (width, height) = CenterCrop::shaped((longest, 1), (1, longest)).kept;
         assert!(width > 0.0 && height >= 1.0, "{width}");
     }
 }

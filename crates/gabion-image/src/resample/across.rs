@@ -83,7 +83,7 @@ impl Taps {
             columns: columns.clone(),
             turned: pool.rent(&Request::new(stride * size_of::<Column>()))?,
             pixels: pool.rent(&Request::new(widths.1 * size_of::<Tap>()))?,
-            weights: pool.rent(&Request::new(widths.1 * exact.most() * size_of::<f32>()))?,
+            weights: pool.rent(&Request::new(widths.1 * exact.max_taps() * size_of::<f32>()))?,
         };
         let pixels = taps.pixels.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<2>().0;
         let weights = taps.weights.as_mut_slice().as_chunks_mut::<4>().0;

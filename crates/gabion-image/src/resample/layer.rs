@@ -193,8 +193,8 @@ impl Layer {
         self.came as f64 / self.height as f64
     }
 
-    /// Makes up the next new row, if it can be, and says whether one is ready: see [`Layer::first`]. So an image that gets larger is never held beside
-    /// itself.
+    /// Makes up the next new row, if it can be, and says whether one is ready: see [`Layer::first`]. So an image that
+    /// gets larger is never held beside itself.
     ///
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
@@ -235,15 +235,15 @@ const WIDEST: usize = 1 << 20;
 /// Whether rows are to get their width first: of `height` rows, as `sideways` says, which then get their height as
 /// `down` says.
 fn is_narrow_first(channels: usize, height: usize, sideways: &Weights, down: &Weights) -> bool {
-    let (width, columns) = (sideways.reached().len(), sideways.new_rows());
+    let (width, columns) = (sideways.reached().len(), sideways.outputs());
     if columns >= width {
         return false;
     }
-    let rows = down.new_rows() as f64;
+    let rows = down.outputs() as f64;
     // Products, of a row and of a column.
-    let across = columns as f64 * sideways.most() as f64;
-    let first_high = rows * (width as f64 * down.most() as f64 + across);
-    let first_narrow = height as f64 * across + columns as f64 * rows * down.most() as f64;
+    let across = columns as f64 * sideways.max_taps() as f64;
+    let first_high = rows * (width as f64 * down.max_taps() as f64 + across);
+    let first_narrow = height as f64 * across + columns as f64 * rows * down.max_taps() as f64;
     width * channels > WIDEST || first_narrow * CHEAPER < first_high
 }
 

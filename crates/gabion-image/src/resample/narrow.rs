@@ -42,7 +42,7 @@ impl<const N: usize> SumKernel for Narrowed<'_, N> {
     fn run<const FUSED: bool>(self) {
         let Narrow { weights, columns, rows, came, new, .. } = self.0;
         let rows = rows.as_slice().as_chunks::<N>().0.chunks_exact(columns.len()).take(*came);
-        let width = weights.new_rows();
+        let width = weights.outputs();
         let new = new.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<N>().0;
         for x in 0..width {
             let Some((old, weights)) = weights.of(x) else { break };
@@ -85,7 +85,7 @@ impl Narrow {
     pub fn new(pool: &Pool, channels: usize, height: usize, weights: Weights) -> Result<Self> {
         let (columns, most) = (weights.reached(), height.min(ROWS));
         let rows = pool.rent(&Request::new(most * columns.len() * channels))?;
-        let new = pool.rent(&Request::new(most * weights.new_rows() * channels * size_of::<f32>()))?;
+        let new = pool.rent(&Request::new(most * weights.outputs() * channels * size_of::<f32>()))?;
         Ok(Self { channels, weights, columns, missing: height, most, rows, came: 0, new, ready: 0, used: 0 })
     }
 
@@ -119,7 +119,7 @@ impl Narrow {
 
     /// The first row that is ready: floats as bytes.
     pub fn first(&self) -> Option<&[u8]> {
-        let bytes = self.weights.new_rows() * self.channels * size_of::<f32>();
+        let bytes = self.weights.outputs() * self.channels * size_of::<f32>();
         (self.used < self.ready).then(|| &self.new.as_slice()[self.used * bytes..][..bytes])
     }
 

@@ -32,12 +32,12 @@ fn take<const N: usize>(from: &Image, sides: Sides, to: &mut Image) -> Result<()
     let mut columns = from.pool().rent(&Request::new(to.width() as usize * size_of::<u32>()))?;
     let columns = columns.as_mut_slice().as_chunks_mut::<4>().0;
     for (x, column) in columns.iter_mut().enumerate() {
-        *column = (across.rows(x).map_or(0, |columns| columns.start) as u32).to_ne_bytes();
+        *column = (across.inputs(x).map_or(0, |columns| columns.start) as u32).to_ne_bytes();
     }
     let same_width = from.width() == to.width() && extent.0 >= f64::from(to.width());
     let mut last: Option<(usize, &[u8])> = None;
     for (y, row) in to.rows_mut().enumerate() {
-        let old = down.rows(y).map_or(0, |rows| rows.start);
+        let old = down.inputs(y).map_or(0, |rows| rows.start);
         let source = from.row(old as u32).unwrap_or_default();
         match last {
             Some((before, above)) if before == old => row.copy_from_slice(above),

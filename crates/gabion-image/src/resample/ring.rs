@@ -25,7 +25,7 @@ pub struct Ring {
 impl Ring {
     /// For rows of so many samples, which are floats as bytes or bytes, weighted by `weights`.
     pub fn new(pool: &Pool, samples: usize, floats: bool, weights: Weights) -> Result<Self> {
-        let slots = weights.most();
+        let slots = weights.max_taps();
         let row_bytes = samples * if floats { size_of::<f32>() } else { 1 };
         let rows = pool.rent(&Request::new(slots * row_bytes))?;
         Ok(Self { row_bytes, floats, slots, rows, weights, pushed: 0, popped: 0 })
@@ -45,7 +45,7 @@ impl Ring {
     /// Whether [`Ring::pop`] has a row to give.
     #[inline]
     pub fn has_row(&self) -> bool {
-        self.weights.rows(self.popped).is_some_and(|rows| rows.end <= self.pushed)
+        self.weights.inputs(self.popped).is_some_and(|rows| rows.end <= self.pushed)
     }
 
     /// Makes up the next new row. To be called when there is one.

@@ -122,24 +122,24 @@ impl Iterator for Places {
     }
 }
 
-/// The part of old rows that becomes the new ones: where it begins, and how many it has.
+/// The part of the old rows or columns that becomes the new ones: where it begins, and how many it has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
     pub start: f64,
     pub extent: f64,
 }
 
-/// From the first row on.
+/// From the first one on.
 impl From<f64> for Span {
     fn from(extent: f64) -> Self {
         Self { start: 0.0, extent }
     }
 }
 
-/// What each new row is made of: adjacent old rows, and how much each of them counts. Made up row by row, so that it
-/// takes no memory that grows with the number of rows.
+/// What each output, a new row or a new column, is made of: adjacent inputs, which are old ones, and how much each of
+/// them counts. Made up one by one, so that it takes no memory that grows with their number.
 ///
-/// Equation: the weights of a row add up to 1.
+/// Equation: the weights of an output add up to 1.
 pub struct Weights {
     filter: Filter,
     old: usize,
@@ -149,17 +149,17 @@ pub struct Weights {
     /// How much the kernel is stretched, and how far it reaches then.
     stretch: f64,
     reach: f64,
-    /// Sine and cosine of the angle between two rows: see [`Places`].
+    /// Sine and cosine of the angle between two inputs: see [`Places`].
     turn: (f64, f64),
-    /// How much of each neighbour an old row is mixed with before.
+    /// How much of each neighbour an input is mixed with before.
     soft: f32,
-    /// The weights of one row.
+    /// The weights of one output.
     row: Buffer,
 }
 
 impl Weights {
-    /// For `new` rows out of a `span` of `old` ones: less than all of them when the last is a smaller box, or when not
-    /// all of them are wanted.
+    /// For `new` outputs out of a `span` of `old` inputs: less than all of them when the last is a smaller box, or when
+    /// not all of them are wanted.
     ///
     /// # Errors
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
@@ -169,13 +169,13 @@ impl Weights {
         let stretch = scale.max(1.0);
         let reach = filter.reach() * stretch;
         // Room for those that are softened, too.
-        let most = most(filter, reach + 1.0, old);
+        let most = max_taps(filter, reach + 1.0, old);
         let row = pool.rent(&Request::new(most * size_of::<f32>()))?;
         let turn = (THIRD_TURN / stretch).sin_cos();
         Ok(Self { filter, old, new, start, scale, stretch, reach, turn, soft: 0.0, row })
     }
 
-    /// The same, of old rows each of which is mixed with that much of its neighbours first, where they become fewer.
+    /// The same, of inputs each of which is mixed with that much of its neighbours first, where they become fewer.
     pub fn softened(self, soft: f64) -> Self {
         if soft == 0.0 || self.scale <= 1.0 || self.filter == Filter::Nearest {
             return self;
@@ -189,35 +189,35 @@ impl Weights {
         self.filter
     }
 
-    /// How many old rows a new one is made of, at most.
-    pub fn most(&self) -> usize {
-        most(self.filter, self.reach, self.old)
+    /// How many inputs an output is made of, at most.
+    pub fn max_taps(&self) -> usize {
+        max_taps(self.filter, self.reach, self.old)
     }
 
-    /// How many new rows there are.
-    pub fn new_rows(&self) -> usize {
+    /// How many outputs there are.
+    pub fn outputs(&self) -> usize {
         self.new
     }
 
-    /// The old rows that any new one is made of.
+    /// The inputs that any output is made of.
     pub fn reached(&self) -> Range<usize> {
-        match (self.rows(0), self.rows(self.new - 1)) {
+        match (self.inputs(0), self.inputs(self.new - 1)) {
             (Some(first), Some(last)) => first.start..last.end,
             _ => 0..self.old,
         }
     }
 
-    fn center(&self, row: usize) -> f64 {
-        self.start + (row as f64 + 0.5) * self.scale
+    fn center(&self, output: usize) -> f64 {
+        self.start + (output as f64 + 0.5) * self.scale
     }
 
-    /// The old rows that new row `row` is made of; `None` when there is no such row.
+    /// The inputs that output `output` is made of; `None` when there is no such output.
     #[inline]
-    pub fn rows(&self, row: usize) -> Option<Range<usize>> {
-        if row >= self.new {
+    pub fn inputs(&self, output: usize) -> Option<Range<usize>> {
+        if output >= self.new {
             return None;
         }
-        let center = self.center(row);
+        let center = self.center(output);
         if self.filter == Filter::Nearest {
             let nearest = (center as usize).min(self.old - 1);
             return Some(nearest..nearest + 1);
@@ -227,13 +227,13 @@ impl Weights {
         Some(first..end)
     }
 
-    /// As [`Weights::rows`], with the weight of each: floats as bytes.
-    pub fn of(&mut self, row: usize) -> Option<(Range<usize>, &[[u8; 4]])> {
-        let rows = self.rows(row)?;
-        let (center, stretch) = (self.center(row), self.stretch);
-        let weights = &mut self.row.as_mut_slice().as_chunks_mut().0[..rows.len()];
+    /// As [`Weights::inputs`], with the weight of each: floats as bytes.
+    pub fn of(&mut self, output: usize) -> Option<(Range<usize>, &[[u8; 4]])> {
+        let inputs = self.inputs(output)?;
+        let (center, stretch) = (self.center(output), self.stretch);
+        let weights = &mut self.row.as_mut_slice().as_chunks_mut().0[..inputs.len()];
         let mut sum = 0.0;
-        let first = (rows.start as f64 - center + 0.5) / stretch;
+        let first = (inputs.start as f64 - center + 0.5) / stretch;
         let kernel = Places::from(self.filter, first, 1.0 / stretch, self.turn);
         for (weight, exact) in weights.iter_mut().zip(kernel) {
             sum += exact;
@@ -243,7 +243,7 @@ impl Weights {
             soften(weights, self.soft);
         }
         if sum == 0.0 {
-            // No sample falls to this row: it takes its nearest one.
+            // No sample falls to it: it takes its nearest one.
             weights.fill([0; 4]);
             weights[0] = 1f32.to_ne_bytes();
         } else {
@@ -252,12 +252,12 @@ impl Weights {
                 *weight = (f32::from_ne_bytes(*weight) * share).to_ne_bytes();
             }
         }
-        Some((rows, weights))
+        Some((inputs, weights))
     }
 }
 
-/// Makes weights of mixed rows those of the rows themselves. The sum stays: what would go to rows beyond the picture's
-/// ends stays with the last ones.
+/// Makes weights of mixed inputs those of the inputs themselves. The sum stays: what would go to some beyond the
+/// picture's ends stays with the last ones.
 fn soften(weights: &mut [[u8; 4]], soft: f32) {
     let mut before = weights.first().copied().map_or(0.0, f32::from_ne_bytes);
     for at in 0..weights.len() {
@@ -269,7 +269,7 @@ fn soften(weights: &mut [[u8; 4]], soft: f32) {
 }
 
 /// How many whole numbers a stretch of twice `reach` can hold, however it lies; one more for what is rounded.
-fn most(filter: Filter, reach: f64, old: usize) -> usize {
+fn max_taps(filter: Filter, reach: f64, old: usize) -> usize {
     if filter == Filter::Nearest { 1 } else { ((2.0 * reach).ceil() as usize + 1).min(old) }
 }
 
@@ -284,7 +284,7 @@ mod tests {
                 [(1, 1.0, 1), (1, 1.0, 9), (7, 7.0, 7), (9, 8.3, 4), (300, 299.5, 150), (5, 4.1, 200)]
             {
                 let mut weights = Weights::new(Pool::global(), filter, old, extent, new).unwrap();
-                let (mut before, most) = (0..0, weights.most());
+                let (mut before, most) = (0..0, weights.max_taps());
                 for row in 0..new {
                     let (rows, weights) = weights.of(row).unwrap();
                     let weights: Vec<f32> = weights.iter().map(|weight| f32::from_ne_bytes(*weight)).collect();
