@@ -2,7 +2,7 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use crate::convert::{converter, fine_to_rgb, product, ycbcr_to_rgb};
+use crate::convert::{converter, fine_to_rgb, mul_div_255, ycbcr_to_rgb};
 use crate::error::Result;
 use crate::image::Image;
 use crate::mode::Mode;
@@ -265,7 +265,7 @@ fn widen<'a>(row: &[u8], room: &'a mut [Fine]) -> &'a [Fine] {
 /// Multiplies colours by alpha, so that what cannot be seen does not colour its neighbours.
 fn premultiply(mode: Mode, row: &mut [u8]) {
     match mode {
-        Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| *l = product(*l, *a)),
+        Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| *l = mul_div_255(*l, *a)),
         Mode::RGBA => wide(Premultiplied(row.as_chunks_mut().0)),
         _ => {}
     }
@@ -274,7 +274,11 @@ fn premultiply(mode: Mode, row: &mut [u8]) {
 /// Undoes [`premultiply`], as far as rounding allows.
 pub(crate) fn unpremultiply(mode: Mode, row: &mut [u8]) {
     match mode {
-        Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| *l = quotient((*l).into(), (*a).into()) as u8),
+        Mode::LA => row
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .for_each(|[l, a]| *l = unpremultiply_channel((*l).into(), (*a).into()) as u8),
         Mode::RGBA => wide(Unpremultiplied(row.as_chunks_mut().0)),
         _ => {}
     }
@@ -290,7 +294,7 @@ impl Kernel for Premultiplied<'_> {
         for pixel in self.0 {
             let word = u32::from_le_bytes(*pixel);
             let alpha = word >> 24;
-            // As `product`: red and blue in two halves of a word, which their products fit.
+            // As `mul_div_255`: red and blue in two halves of a word, which their products fit.
             let both = (word & TWO) * alpha + 0x0080_0080;
             let both = ((both + ((both >> 8) & TWO)) >> 8) & TWO;
             let green = (word >> 8 & 0xFF) * alpha + 128;
@@ -308,7 +312,7 @@ impl Kernel for Unpremultiplied<'_> {
         for pixel in self.0 {
             let word = u32::from_le_bytes(*pixel);
             let alpha = word >> 24;
-            let color = |shift: u32| quotient(word >> shift & 0xFF, alpha) << shift;
+            let color = |shift: u32| unpremultiply_channel(word >> shift & 0xFF, alpha) << shift;
             *pixel = (color(0) | color(8) | color(16) | alpha << 24).to_le_bytes();
         }
     }
@@ -317,7 +321,7 @@ impl Kernel for Unpremultiplied<'_> {
 /// `255 · channel / alpha`, rounded, and 255 at most. Floats are exact for this: the numbers are below 2²⁴, and two
 /// quotients are farther apart than a float's last digit.
 #[inline(always)]
-fn quotient(channel: u32, alpha: u32) -> u32 {
+fn unpremultiply_channel(channel: u32, alpha: u32) -> u32 {
     let alpha = alpha.max(1);
     // By way of signed numbers, for which processors have instructions.
     let whole = (channel * 255 + alpha / 2).cast_signed() as f32 / alpha.cast_signed() as f32;
@@ -341,7 +345,7 @@ mod tests {
                     ((whole + alpha / 2) / alpha.max(1)).min(255) as u8
                 };
                 for i in 0..3 {
-                    assert_eq!((there[i], back[i]), (product(pixel[i], alpha), divided(pixel[i])), "{pixel:?}");
+                    assert_eq!((there[i], back[i]), (mul_div_255(pixel[i], alpha), divided(pixel[i])), "{pixel:?}");
                 }
                 assert_eq!((there[3], back[3]), (alpha, alpha));
                 let mut grey = [channel, alpha];

@@ -42,20 +42,25 @@ impl Image {
         }
         let mut image = self.blank_like(mode, self.width(), self.height())?;
         match (self.mode() == Mode::LA, background) {
-            (true, &[under]) => self.rows_into(&mut image, |from, to| each(from, to, |[l, a]| [over(l, a, under)])),
-            (true, &[r, g, b]) => {
-                self.rows_into(&mut image, |from, to| each_apart(from, to, |[l, a]| laid([l; 3], a, [r, g, b])));
+            (true, &[under]) => {
+                self.rows_into(&mut image, |from, to| map_pixels(from, to, |[l, a]| [over(l, a, under)]));
             }
-            (true, &[c, m, y, k]) => self
-                .rows_into(&mut image, |from, to| each(from, to, |[l, a]| laid([0, 0, 0, 255 - l], a, [c, m, y, k]))),
+            (true, &[r, g, b]) => {
+                self.rows_into(&mut image, |from, to| {
+                    map_pixels_planar(from, to, |[l, a]| blend([l; 3], a, [r, g, b]));
+                });
+            }
+            (true, &[c, m, y, k]) => self.rows_into(&mut image, |from, to| {
+                map_pixels(from, to, |[l, a]| blend([0, 0, 0, 255 - l], a, [c, m, y, k]));
+            }),
             (false, &[under]) => self.rows_into(&mut image, |from, to| {
-                each_apart(from, to, |[r, g, b, a]| [over(luma([r, g, b]), a, under)]);
+                map_pixels_planar(from, to, |[r, g, b, a]| [over(luma([r, g, b]), a, under)]);
             }),
             (false, &[red, green, blue]) => self.rows_into(&mut image, |from, to| {
-                each_apart(from, to, |[r, g, b, a]| laid([r, g, b], a, [red, green, blue]));
+                map_pixels_planar(from, to, |[r, g, b, a]| blend([r, g, b], a, [red, green, blue]));
             }),
             (false, &[c, m, y, k]) => self.rows_into(&mut image, |from, to| {
-                each(from, to, |[r, g, b, a]| laid([255 - r, 255 - g, 255 - b, 0], a, [c, m, y, k]));
+                map_pixels(from, to, |[r, g, b, a]| blend([255 - r, 255 - g, 255 - b, 0], a, [c, m, y, k]));
             }),
             (_, _) => unreachable!("as many channels as a mode without alpha has"),
         }
@@ -94,12 +99,12 @@ pub(crate) type Converter = fn(&[u8], &mut [u8]);
 /// A channel over what lies `under` it.
 #[inline(always)]
 fn over(channel: u8, alpha: u8, under: u8) -> u8 {
-    quotient(u32::from(channel) * u32::from(alpha) + u32::from(under) * u32::from(255 - alpha))
+    div_255(u32::from(channel) * u32::from(alpha) + u32::from(under) * u32::from(255 - alpha))
 }
 
 /// A pixel over what lies `under` it.
 #[inline(always)]
-fn laid<const N: usize>(pixel: [u8; N], alpha: u8, under: [u8; N]) -> [u8; N] {
+fn blend<const N: usize>(pixel: [u8; N], alpha: u8, under: [u8; N]) -> [u8; N] {
     std::array::from_fn(|channel| over(pixel[channel], alpha, under[channel]))
 }
 
@@ -107,28 +112,28 @@ fn laid<const N: usize>(pixel: [u8; N], alpha: u8, under: [u8; N]) -> [u8; N] {
 pub(crate) fn converter(from: Mode, to: Mode) -> Converter {
     use Mode::{CMYK, L, LA, RGB, RGBA};
     match (from, to) {
-        (L, LA) => |from, to| each(from, to, |[l]| [l, 255]),
-        (L, RGB) => |from, to| each_apart(from, to, |[l]| [l; 3]),
-        (L, RGBA) => |from, to| each(from, to, |[l]| [l, l, l, 255]),
-        (L, CMYK) => |from, to| each(from, to, |[l]| [0, 0, 0, 255 - l]),
-        (LA, L) => |from, to| each(from, to, |[l, _]| [l]),
-        (LA, RGB) => |from, to| each_apart(from, to, |[l, _]| [l; 3]),
-        (LA, RGBA) => |from, to| each(from, to, |[l, a]| [l, l, l, a]),
-        (LA, CMYK) => |from, to| each(from, to, |[l, _]| [0, 0, 0, 255 - l]),
-        (RGB, L) => |from, to| each_apart(from, to, |rgb| [luma(rgb)]),
-        (RGB, LA) => |from, to| each_apart(from, to, |rgb| [luma(rgb), 255]),
-        (RGB, RGBA) => |from, to| each(from, to, |[r, g, b]| [r, g, b, 255]),
-        (RGB, CMYK) => |from, to| each_apart(from, to, |[r, g, b]| [255 - r, 255 - g, 255 - b, 0]),
-        (RGBA, L) => |from, to| each(from, to, |[r, g, b, _]| [luma([r, g, b])]),
-        (RGBA, LA) => |from, to| each(from, to, |[r, g, b, a]| [luma([r, g, b]), a]),
-        (RGBA, RGB) => |from, to| each(from, to, |[r, g, b, _]| [r, g, b]),
-        (RGBA, CMYK) => |from, to| each(from, to, |[r, g, b, _]| [255 - r, 255 - g, 255 - b, 0]),
-        (CMYK, L) => |from, to| each(from, to, |cmyk| [luma(uninked(cmyk))]),
-        (CMYK, LA) => |from, to| each(from, to, |cmyk| [luma(uninked(cmyk)), 255]),
-        (CMYK, RGB) => |from, to| each(from, to, uninked),
+        (L, LA) => |from, to| map_pixels(from, to, |[l]| [l, 255]),
+        (L, RGB) => |from, to| map_pixels_planar(from, to, |[l]| [l; 3]),
+        (L, RGBA) => |from, to| map_pixels(from, to, |[l]| [l, l, l, 255]),
+        (L, CMYK) => |from, to| map_pixels(from, to, |[l]| [0, 0, 0, 255 - l]),
+        (LA, L) => |from, to| map_pixels(from, to, |[l, _]| [l]),
+        (LA, RGB) => |from, to| map_pixels_planar(from, to, |[l, _]| [l; 3]),
+        (LA, RGBA) => |from, to| map_pixels(from, to, |[l, a]| [l, l, l, a]),
+        (LA, CMYK) => |from, to| map_pixels(from, to, |[l, _]| [0, 0, 0, 255 - l]),
+        (RGB, L) => |from, to| map_pixels_planar(from, to, |rgb| [luma(rgb)]),
+        (RGB, LA) => |from, to| map_pixels_planar(from, to, |rgb| [luma(rgb), 255]),
+        (RGB, RGBA) => |from, to| map_pixels(from, to, |[r, g, b]| [r, g, b, 255]),
+        (RGB, CMYK) => |from, to| map_pixels_planar(from, to, |[r, g, b]| [255 - r, 255 - g, 255 - b, 0]),
+        (RGBA, L) => |from, to| map_pixels(from, to, |[r, g, b, _]| [luma([r, g, b])]),
+        (RGBA, LA) => |from, to| map_pixels(from, to, |[r, g, b, a]| [luma([r, g, b]), a]),
+        (RGBA, RGB) => |from, to| map_pixels(from, to, |[r, g, b, _]| [r, g, b]),
+        (RGBA, CMYK) => |from, to| map_pixels(from, to, |[r, g, b, _]| [255 - r, 255 - g, 255 - b, 0]),
+        (CMYK, L) => |from, to| map_pixels(from, to, |cmyk| [luma(cmyk_to_rgb(cmyk))]),
+        (CMYK, LA) => |from, to| map_pixels(from, to, |cmyk| [luma(cmyk_to_rgb(cmyk)), 255]),
+        (CMYK, RGB) => |from, to| map_pixels(from, to, cmyk_to_rgb),
         (CMYK, RGBA) => |from, to| {
-            each(from, to, |cmyk| {
-                let [r, g, b] = uninked(cmyk);
+            map_pixels(from, to, |cmyk| {
+                let [r, g, b] = cmyk_to_rgb(cmyk);
                 [r, g, b, 255]
             });
         },
@@ -137,22 +142,26 @@ pub(crate) fn converter(from: Mode, to: Mode) -> Converter {
 }
 
 /// Converts each pixel. `pixel` and what it calls are to be inlined: see [`Kernel`].
-pub(crate) fn each<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
-    wide(Each { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
+pub(crate) fn map_pixels<const N: usize, const M: usize>(
+    from: &[u8],
+    to: &mut [u8],
+    pixel: impl Fn([u8; N]) -> [u8; M],
+) {
+    wide(MapPixels { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
 }
 
-/// As [`each`], for pixels of three bytes that are reckoned with: twice as fast.
-fn each_apart<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
-    wide(EachApart(Each { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel }));
+/// As [`map_pixels`], for pixels of three bytes that are reckoned with: twice as fast.
+fn map_pixels_planar<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
+    wide(MapPixelsPlanar(MapPixels { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel }));
 }
 
-struct Each<'a, const N: usize, const M: usize, P> {
+struct MapPixels<'a, const N: usize, const M: usize, P> {
     from: &'a [[u8; N]],
     to: &'a mut [[u8; M]],
     pixel: P,
 }
 
-impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for Each<'_, N, M, P> {
+impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for MapPixels<'_, N, M, P> {
     #[inline(always)]
     fn run(self) {
         for (to, from) in self.to.iter_mut().zip(self.from) {
@@ -161,17 +170,17 @@ impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for Each<
     }
 }
 
-struct EachApart<'a, const N: usize, const M: usize, P>(Each<'a, N, M, P>);
+struct MapPixelsPlanar<'a, const N: usize, const M: usize, P>(MapPixels<'a, N, M, P>);
 
-impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for EachApart<'_, N, M, P> {
+impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for MapPixelsPlanar<'_, N, M, P> {
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "of iterators the compiler makes no shuffles")]
     fn run(self) {
-        let Each { from, to, pixel } = self.0;
+        let MapPixels { from, to, pixel } = self.0;
         let (from, from_rest) = from.as_chunks();
         let (to, to_rest) = to.as_chunks_mut();
         for (to, from) in to.iter_mut().zip(from) {
-            let planes = apart(from);
+            let planes = deinterleave(from);
             let mut new = [[0; BLOCK]; M];
             for channel in 0..M {
                 for at in 0..BLOCK {
@@ -182,19 +191,19 @@ impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for EachA
                     new[channel][at] = pixel(one)[channel];
                 }
             }
-            together(&new, to);
+            interleave(&new, to);
         }
-        Each { from: from_rest, to: to_rest, pixel }.run();
+        MapPixels { from: from_rest, to: to_rest, pixel }.run();
     }
 }
 
 /// How many pixels at a time have their channels apart for a moment: the compiler makes shuffles of whole registers
-/// from [`apart`] and [`together`], which is up to five times as fast as pixels of three bytes one by one.
+/// from [`deinterleave`] and [`interleave`], which is up to five times as fast as pixels of three bytes one by one.
 pub(crate) const BLOCK: usize = 64;
 
 /// The channels of a block, each by itself.
 #[inline(always)]
-pub(crate) fn apart<const N: usize>(pixels: &[[u8; N]; BLOCK]) -> [[u8; BLOCK]; N] {
+pub(crate) fn deinterleave<const N: usize>(pixels: &[[u8; N]; BLOCK]) -> [[u8; BLOCK]; N] {
     let mut planes = [[0; BLOCK]; N];
     for at in 0..BLOCK {
         for channel in 0..N {
@@ -206,7 +215,7 @@ pub(crate) fn apart<const N: usize>(pixels: &[[u8; N]; BLOCK]) -> [[u8; BLOCK]; 
 
 /// A block of channels that lie each by itself.
 #[inline(always)]
-fn together<const N: usize>(planes: &[[u8; BLOCK]; N], pixels: &mut [[u8; N]; BLOCK]) {
+fn interleave<const N: usize>(planes: &[[u8; BLOCK]; N], pixels: &mut [[u8; N]; BLOCK]) {
     for at in 0..BLOCK {
         for channel in 0..N {
             pixels[at][channel] = planes[channel][at];
@@ -230,8 +239,8 @@ impl Kernel for Swap<'_> {
         let (from, from_rest) = self.from.as_chunks();
         let (to, to_rest) = self.to.as_chunks_mut();
         for (to, from) in to.iter_mut().zip(from) {
-            let [r, g, b] = apart(from);
-            together(&[b, g, r], to);
+            let [r, g, b] = deinterleave(from);
+            interleave(&[b, g, r], to);
         }
         for (to, [r, g, b]) in to_rest.iter_mut().zip(from_rest) {
             *to = [*b, *g, *r];
@@ -246,19 +255,19 @@ fn luma([r, g, b]: [u8; 3]) -> u8 {
 }
 
 #[inline(always)]
-fn uninked([c, m, y, k]: [u8; 4]) -> [u8; 3] {
-    [c, m, y].map(|ink| product(255 - ink, 255 - k))
+fn cmyk_to_rgb([c, m, y, k]: [u8; 4]) -> [u8; 3] {
+    [c, m, y].map(|ink| mul_div_255(255 - ink, 255 - k))
 }
 
 /// `a · b / 255`, rounded to the nearest, without a division.
 #[inline(always)]
-pub(crate) fn product(a: u8, b: u8) -> u8 {
-    quotient(u32::from(a) * u32::from(b))
+pub(crate) fn mul_div_255(a: u8, b: u8) -> u8 {
+    div_255(u32::from(a) * u32::from(b))
 }
 
 /// `sum / 255`, rounded to the nearest, for sums of up to 255².
 #[inline(always)]
-fn quotient(sum: u32) -> u8 {
+fn div_255(sum: u32) -> u8 {
     let sum = sum + 128;
     ((sum + (sum >> 8)) >> 8) as u8
 }
@@ -290,7 +299,7 @@ impl<T: Copy, C: Fn([T; 3]) -> [u8; 3]> Kernel for Colored<'_, T, C> {
             for at in 0..BLOCK {
                 [planes[0][at], planes[1][at], planes[2][at]] = (self.color)([luma[at], blue[at], red[at]]);
             }
-            together(&planes, to);
+            interleave(&planes, to);
         }
         for (((to, &y), &cb), &cr) in to_rest.iter_mut().zip(luma_rest).zip(blue_rest).zip(red_rest) {
             *to = (self.color)([y, cb, cr]);
@@ -330,7 +339,7 @@ mod tests {
     fn products_are_rounded_quotients() {
         for a in 0..=255u8 {
             for b in 0..=255u8 {
-                assert_eq!(u32::from(product(a, b)), (u32::from(a) * u32::from(b) * 2 + 255) / 510);
+                assert_eq!(u32::from(mul_div_255(a, b)), (u32::from(a) * u32::from(b) * 2 + 255) / 510);
             }
         }
     }
@@ -338,7 +347,7 @@ mod tests {
     #[test]
     fn quotients_are_rounded() {
         for sum in 0..=255 * 255 {
-            assert_eq!(u32::from(quotient(sum)), (sum * 2 + 255) / 510);
+            assert_eq!(u32::from(div_255(sum)), (sum * 2 + 255) / 510);
         }
     }
 

@@ -9,7 +9,7 @@ use image::{ColorType, ImageDecoder, ImageError as Fault};
 use super::whole::rows_of_whole_by;
 use super::{Decode, Header};
 use crate::assembly::Assembly;
-use crate::convert::{Converter, each, swap_red_and_blue};
+use crate::convert::{Converter, map_pixels, swap_red_and_blue};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
@@ -48,7 +48,7 @@ impl<'a> Plain<'a> {
         let masked = || (0..4).all(|number| word(54 + 4 * number) == Some(masks[number]));
         let (channels, convert): (usize, Converter) = match (mode, bits, packed, header) {
             (Mode::RGB, 24, 0, 40..) => (3, swap_red_and_blue),
-            (Mode::RGBA, 32, 3, 56..) if masked() => (4, |from, to| each(from, to, |[b, g, r, a]| [r, g, b, a])),
+            (Mode::RGBA, 32, 3, 56..) if masked() => (4, |from, to| map_pixels(from, to, |[b, g, r, a]| [r, g, b, a])),
             _ => return None,
         };
         let pixel_bytes = (width as usize).checked_mul(channels)?;
@@ -169,7 +169,7 @@ impl Decode for Bmp<'_> {
         let read = |whole: &mut [u8]| decoder.read_image(whole).map_err(fault);
         rows_of_whole_by(pool, assembly, size, partial, read, |assembly, row| match (grey, channels) {
             (true, 3) => assembly.push_row_with(0, |out| {
-                each(row, out, |[grey, _, _]| [grey]);
+                map_pixels(row, out, |[grey, _, _]| [grey]);
                 Ok(())
             }),
             _ => assembly.push_row(0, row),

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use gabion_blocks::Request;
 
-use crate::convert::{Converter, each, swap_red_and_blue};
+use crate::convert::{Converter, map_pixels, swap_red_and_blue};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
@@ -27,9 +27,9 @@ const HEADER_WITH_MASKS: u32 = 108;
 pub fn write(image: &Image, out: &mut dyn Write) -> Result<()> {
     let (channels, convert): (usize, Converter) = match image.mode() {
         Mode::L => (1, |from, to| to.copy_from_slice(from)),
-        Mode::LA => (4, |from, to| each(from, to, |[l, a]| [l, l, l, a])),
+        Mode::LA => (4, |from, to| map_pixels(from, to, |[l, a]| [l, l, l, a])),
         Mode::RGB => (3, swap_red_and_blue),
-        Mode::RGBA => (4, |from, to| each(from, to, |[r, g, b, a]| [b, g, r, a])),
+        Mode::RGBA => (4, |from, to| map_pixels(from, to, |[r, g, b, a]| [b, g, r, a])),
         Mode::CMYK => return Err(ImageError::encoding(Format::Bmp, "it has no inks")),
     };
     write_headers(image, channels as u32, out)?;

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use rusty_jpeg::encode::{Encoder, EncodingError, ImageBuffer, JpegColorType, QuantizationTableType, SamplingFactor};
 
 use super::{SaveOptions, metadata, padded_samples};
-use crate::convert::{BLOCK, apart};
+use crate::convert::{BLOCK, deinterleave};
 use crate::encode::Subsampling;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
@@ -150,7 +150,7 @@ impl Kernel for Components<'_> {
             [self.luma, self.blue, self.red].map(|component| component.as_chunks_mut::<BLOCK>());
         let (row, row_rest) = self.row.as_chunks().0.as_chunks();
         for (((luma, blue), red), pixels) in luma.iter_mut().zip(blue).zip(red).zip(row) {
-            let [r, g, b] = apart(pixels);
+            let [r, g, b] = deinterleave(pixels);
             for at in 0..BLOCK {
                 [luma[at], blue[at], red[at]] = components([r[at], g[at], b[at]]);
             }
