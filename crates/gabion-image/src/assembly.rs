@@ -2,13 +2,13 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use crate::convert::{converter, fine_to_rgb, mul_div_255, ycbcr_to_rgb};
+use crate::convert::{converter, fixed6_to_rgb, mul_div_255, ycbcr_to_rgb};
 use crate::error::Result;
 use crate::image::Image;
 use crate::mode::Mode;
 use crate::resample::{Filter, Job, Layer, Resampling};
 use crate::sides::{Layers, Sides};
-use crate::wide::{FRACTION, Fine, Kernel, wide};
+use crate::simd::{FRACTION, Fixed6, Kernel, simd_dispatch};
 
 /// What stands for samples that are missing.
 pub(crate) const GREY: u8 = 128;
@@ -72,8 +72,8 @@ impl Assembly {
                 // Rounded before their colours are, the differences would be off by half as much again.
                 let layer = |job| Layer::new(pool, job).map(Layer::with_fraction);
                 let layers = Box::new([layer(luma)?, layer(blue)?, layer(red)?]);
-                let any = layers.iter().any(Layer::is_fine);
-                let widened = any.then(|| pool.rent(&Request::new(3 * new.0 * size_of::<Fine>()))).transpose()?;
+                let any = layers.iter().any(Layer::is_fixed6);
+                let widened = any.then(|| pool.rent(&Request::new(3 * new.0 * size_of::<Fixed6>()))).transpose()?;
                 Path::Planes { layers, widened, scratch: scratch(Mode::RGB)? }
             }
         };
@@ -249,15 +249,15 @@ fn color(layers: &[Layer; 3], widened: Option<&mut Buffer>, to: &mut [u8]) {
     let mut rooms = widened.as_mut_slice().as_chunks_mut().0.chunks_exact_mut((to.len() / 3).max(1));
     let [luma, blue, red] = layers.each_ref().map(|layer| {
         let (row, room) = (layer.first().unwrap_or_default(), rooms.next().unwrap_or_default());
-        if layer.is_fine() { row.as_chunks().0 } else { widen(row, room) }
+        if layer.is_fixed6() { row.as_chunks().0 } else { widen(row, room) }
     });
-    fine_to_rgb(luma, blue, red, to);
+    fixed6_to_rgb(luma, blue, red, to);
 }
 
 /// Bytes as samples with a fraction, of nothing.
-fn widen<'a>(row: &[u8], room: &'a mut [Fine]) -> &'a [Fine] {
-    for (fine, &byte) in room.iter_mut().zip(row) {
-        *fine = (i16::from(byte) << FRACTION).to_ne_bytes();
+fn widen<'a>(row: &[u8], room: &'a mut [Fixed6]) -> &'a [Fixed6] {
+    for (fixed6, &byte) in room.iter_mut().zip(row) {
+        *fixed6 = (i16::from(byte) << FRACTION).to_ne_bytes();
     }
     room
 }
@@ -266,7 +266,7 @@ fn widen<'a>(row: &[u8], room: &'a mut [Fine]) -> &'a [Fine] {
 fn premultiply(mode: Mode, row: &mut [u8]) {
     match mode {
         Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| *l = mul_div_255(*l, *a)),
-        Mode::RGBA => wide(Premultiplied(row.as_chunks_mut().0)),
+        Mode::RGBA => simd_dispatch(Premultiplied(row.as_chunks_mut().0)),
         _ => {}
     }
 }
@@ -279,7 +279,7 @@ pub(crate) fn unpremultiply(mode: Mode, row: &mut [u8]) {
             .0
             .iter_mut()
             .for_each(|[l, a]| *l = unpremultiply_channel((*l).into(), (*a).into()) as u8),
-        Mode::RGBA => wide(Unpremultiplied(row.as_chunks_mut().0)),
+        Mode::RGBA => simd_dispatch(Unpremultiplied(row.as_chunks_mut().0)),
         _ => {}
     }
 }

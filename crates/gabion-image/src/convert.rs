@@ -3,7 +3,7 @@
 use crate::error::{ImageError, Result};
 use crate::image::Image;
 use crate::mode::Mode;
-use crate::wide::{FRACTION, Fine, Kernel, wide};
+use crate::simd::{FRACTION, Fixed6, Kernel, simd_dispatch};
 
 impl Image {
     /// The image in another mode.
@@ -147,12 +147,12 @@ pub(crate) fn map_pixels<const N: usize, const M: usize>(
     to: &mut [u8],
     pixel: impl Fn([u8; N]) -> [u8; M],
 ) {
-    wide(MapPixels { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
+    simd_dispatch(MapPixels { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
 }
 
 /// As [`map_pixels`], for pixels of three bytes that are reckoned with: twice as fast.
 fn map_pixels_planar<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
-    wide(MapPixelsPlanar(MapPixels { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel }));
+    simd_dispatch(MapPixelsPlanar(MapPixels { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel }));
 }
 
 struct MapPixels<'a, const N: usize, const M: usize, P> {
@@ -225,7 +225,7 @@ fn interleave<const N: usize>(planes: &[[u8; BLOCK]; N], pixels: &mut [[u8; N]; 
 
 /// Red and blue in each other's place.
 pub(crate) fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
-    wide(Swap { from: from.as_chunks().0, to: to.as_chunks_mut().0 });
+    simd_dispatch(Swap { from: from.as_chunks().0, to: to.as_chunks_mut().0 });
 }
 
 struct Swap<'a> {
@@ -274,12 +274,12 @@ fn div_255(sum: u32) -> u8 {
 
 /// A row of planes as red, green and blue.
 pub(crate) fn ycbcr_to_rgb(luma: &[u8], blue: &[u8], red: &[u8], to: &mut [u8]) {
-    wide(Colored { planes: [luma, blue, red], to, color: colored });
+    simd_dispatch(Colored { planes: [luma, blue, red], to, color: colored });
 }
 
 /// As [`ycbcr_to_rgb`], of samples with a fraction: the colours alone are rounded.
-pub(crate) fn fine_to_rgb(luma: &[Fine], blue: &[Fine], red: &[Fine], to: &mut [u8]) {
-    wide(Colored { planes: [luma, blue, red], to, color: finely_colored });
+pub(crate) fn fixed6_to_rgb(luma: &[Fixed6], blue: &[Fixed6], red: &[Fixed6], to: &mut [u8]) {
+    simd_dispatch(Colored { planes: [luma, blue, red], to, color: fixed6_colored });
 }
 
 struct Colored<'a, T, C> {
@@ -314,7 +314,7 @@ fn colored(samples: [u8; 3]) -> [u8; 3] {
 }
 
 #[inline(always)]
-fn finely_colored(samples: [Fine; 3]) -> [u8; 3] {
+fn fixed6_colored(samples: [Fixed6; 3]) -> [u8; 3] {
     colored_with::<FRACTION>(samples.map(|sample| i32::from(i16::from_ne_bytes(sample))))
 }
 

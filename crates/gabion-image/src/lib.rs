@@ -27,7 +27,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `mode`, `format`, `error`, `limits`, `metadata` | words: what a pixel and a file are, what can go wrong, how much is allowed |
-//! | `wide` | the widest instructions of this processor |
+//! | `simd` | the widest instructions of this processor |
 //! | `libwebp` | the C library of that name, and all unsafe code |
 //! | `image` | pixels in rows |
 //! | `sides` | what layers a picture comes in |
@@ -60,7 +60,7 @@ mod limits;
 
 mod metadata;
 
-mod wide;
+mod simd;
 
 mod libwebp;
 

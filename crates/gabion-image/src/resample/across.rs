@@ -7,7 +7,7 @@ use gabion_blocks::{Buffer, Pool, Request};
 
 use super::weights::{Filter, Span, Weights};
 use crate::error::Result;
-use crate::wide::{Fine, Kernel, SumKernel, byte, fine, sum_up, wide, wide_sum};
+use crate::simd::{Fixed6, Kernel, SumKernel, byte, fixed6, simd_dispatch, simd_dispatch_sum, sum_up};
 
 /// How many rows are filtered at a time, side by side: so no sum must be made of the parts of one instruction's result.
 const ROWS: usize = 8;
@@ -33,7 +33,7 @@ pub struct Across {
     missing: usize,
     way: Way,
     /// Whether what [`Way::Taps`] makes keeps a fraction.
-    fine: bool,
+    fixed6: bool,
     new: Buffer,
     used: usize,
     ready: usize,
@@ -116,10 +116,10 @@ impl Sample for [u8; 1] {
     }
 }
 
-impl Sample for Fine {
+impl Sample for Fixed6 {
     #[inline(always)]
     fn of(sum: f32) -> Self {
-        fine(sum)
+        fixed6(sum)
     }
 }
 
@@ -228,22 +228,22 @@ impl Across {
             Way::Taps(Taps::new(pool, channels, widths, weights)?)
         };
         let new = pool.rent(&Request::new(widths.1 * channels))?;
-        Ok(Self { widths, channels, missing: height, way, fine: false, new, used: 0, ready: 0 })
+        Ok(Self { widths, channels, missing: height, way, fixed6: false, new, used: 0, ready: 0 })
     }
 
     /// The same, for rows of one channel that keep what stands behind the point, if they are filtered.
     pub fn with_fraction(self) -> Self {
         debug_assert!(self.channels == 1 && self.ready == 0, "before any row came");
-        Self { fine: !self.takes_bytes(), ..self }
+        Self { fixed6: !self.takes_bytes(), ..self }
     }
 
-    /// Whether rows are of [`Fine`] samples; otherwise of bytes.
-    pub fn is_fine(&self) -> bool {
-        self.fine
+    /// Whether rows are of [`Fixed6`] samples; otherwise of bytes.
+    pub fn is_fixed6(&self) -> bool {
+        self.fixed6
     }
 
     fn row_bytes(&self) -> usize {
-        self.widths.1 * self.channels * if self.fine { size_of::<Fine>() } else { 1 }
+        self.widths.1 * self.channels * if self.fixed6 { size_of::<Fixed6>() } else { 1 }
     }
 
     /// Which pixels of a row are looked at, and taken.
@@ -290,7 +290,7 @@ impl Across {
                 let last = row.len() - 1;
                 write(Target::Bytes(&mut row[1..last]))?;
                 (row[0], row[last]) = (row[1], row[last - 1]);
-                wide(Doubled { row, out });
+                simd_dispatch(Doubled { row, out });
                 Ok(())
             }
             _ => write(Target::Bytes(out)),
@@ -306,11 +306,11 @@ impl Across {
         {
             let bytes = |out| <[u8]>::as_chunks_mut::<1>(out).0;
             match self.channels {
-                1 if self.fine => wide_sum(Filtered::<1, Fine> { taps, out: out.as_chunks_mut().0 }),
-                1 => wide_sum(Filtered::<1, _> { taps, out: bytes(out) }),
-                2 => wide_sum(Filtered::<2, _> { taps, out: bytes(out) }),
-                3 => wide_sum(Filtered::<3, _> { taps, out: bytes(out) }),
-                _ => wide_sum(Filtered::<4, _> { taps, out: bytes(out) }),
+                1 if self.fixed6 => simd_dispatch_sum(Filtered::<1, Fixed6> { taps, out: out.as_chunks_mut().0 }),
+                1 => simd_dispatch_sum(Filtered::<1, _> { taps, out: bytes(out) }),
+                2 => simd_dispatch_sum(Filtered::<2, _> { taps, out: bytes(out) }),
+                3 => simd_dispatch_sum(Filtered::<3, _> { taps, out: bytes(out) }),
+                _ => simd_dispatch_sum(Filtered::<4, _> { taps, out: bytes(out) }),
             }
             taps.came = 0;
         }

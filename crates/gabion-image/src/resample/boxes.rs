@@ -3,7 +3,7 @@
 use gabion_blocks::{Buffer, Pool, Request};
 
 use crate::error::Result;
-use crate::wide::{Kernel, byte, wide};
+use crate::simd::{Kernel, byte, simd_dispatch};
 
 /// The largest side of a box: the sum of 256 samples of 8 bits fits 16 bits.
 pub const LARGEST: usize = 256;
@@ -30,7 +30,7 @@ impl Boxes {
     /// Adds a row. True when the row of boxes is full, or this is the last row.
     pub fn add(&mut self, row: &[u8], last: bool) -> bool {
         let sums = self.sums.as_mut_slice().as_chunks_mut::<2>().0;
-        wide(Add { sums, row, first: self.rows == 0 });
+        simd_dispatch(Add { sums, row, first: self.rows == 0 });
         self.rows += 1;
         self.rows == self.high || last
     }
@@ -40,10 +40,10 @@ impl Boxes {
         let (across, rows) = (self.wide, self.rows);
         let sums = self.sums.as_slice().as_chunks::<2>().0;
         match self.channels {
-            1 => wide(Means::<1> { sums, out: means, wide: across, rows }),
-            2 => wide(Means::<2> { sums, out: means, wide: across, rows }),
-            3 => wide(Means::<3> { sums, out: means, wide: across, rows }),
-            _ => wide(Means::<4> { sums, out: means, wide: across, rows }),
+            1 => simd_dispatch(Means::<1> { sums, out: means, wide: across, rows }),
+            2 => simd_dispatch(Means::<2> { sums, out: means, wide: across, rows }),
+            3 => simd_dispatch(Means::<3> { sums, out: means, wide: across, rows }),
+            _ => simd_dispatch(Means::<4> { sums, out: means, wide: across, rows }),
         }
         self.rows = 0;
     }

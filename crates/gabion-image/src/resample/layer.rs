@@ -209,9 +209,9 @@ impl Layer {
         Self { across: self.across.with_fraction(), ..self }
     }
 
-    /// Whether rows are of [`Fine`](crate::wide::Fine) samples; otherwise of bytes.
-    pub fn is_fine(&self) -> bool {
-        self.across.is_fine()
+    /// Whether rows are of [`Fixed6`](crate::simd::Fixed6) samples; otherwise of bytes.
+    pub fn is_fixed6(&self) -> bool {
+        self.across.is_fixed6()
     }
 
     /// The next new row, as bytes, if [`Layer::prepare_row`] has made it up. See [`Layer::pop`].

@@ -7,7 +7,7 @@ use gabion_blocks::{Buffer, Pool, Request};
 use super::across::Floats;
 use super::weights::Weights;
 use crate::error::Result;
-use crate::wide::{SumKernel, sum_up, wide_sum};
+use crate::simd::{SumKernel, simd_dispatch_sum, sum_up};
 
 /// How many rows are filtered with weights that are made up once: to make them up takes longer than to use them.
 const ROWS: usize = 8;
@@ -109,10 +109,10 @@ impl Narrow {
             return;
         }
         match self.channels {
-            1 => wide_sum(Narrowed::<1>(self)),
-            2 => wide_sum(Narrowed::<2>(self)),
-            3 => wide_sum(Narrowed::<3>(self)),
-            _ => wide_sum(Narrowed::<4>(self)),
+            1 => simd_dispatch_sum(Narrowed::<1>(self)),
+            2 => simd_dispatch_sum(Narrowed::<2>(self)),
+            3 => simd_dispatch_sum(Narrowed::<3>(self)),
+            _ => simd_dispatch_sum(Narrowed::<4>(self)),
         }
         (self.ready, self.used, self.came) = (self.came, 0, 0);
     }

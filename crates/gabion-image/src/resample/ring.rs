@@ -5,7 +5,7 @@ use gabion_blocks::{Buffer, Pool, Request};
 use super::across::{Floats, Target};
 use super::weights::Weights;
 use crate::error::Result;
-use crate::wide::{SumKernel, byte, sum_up, wide_sum};
+use crate::simd::{SumKernel, byte, simd_dispatch_sum, sum_up};
 
 /// The last rows that came in, as many as a new row is made of.
 ///
@@ -77,9 +77,9 @@ fn sum_rows<I: Old, S: Sample>(
 ) {
     let rest = &all[first * samples..];
     if upper.len() + lower.len() == 1 {
-        wide_sum(Copied { out, row: &rest[..samples] });
+        simd_dispatch_sum(Copied { out, row: &rest[..samples] });
     } else {
-        wide_sum(Weighted { out, samples, parts: [(rest, upper), (all, lower)] });
+        simd_dispatch_sum(Weighted { out, samples, parts: [(rest, upper), (all, lower)] });
     }
 }
 

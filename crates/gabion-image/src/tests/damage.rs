@@ -3,7 +3,7 @@
 use gabion_blocks::{Pool, Settings, system};
 
 use super::{picture, pool, tiff};
-use crate::wide::JPEG_SIMD;
+use crate::simd::JPEG_SIMD;
 use crate::{Format, Image, ImageError, LimitKind, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
 
 /// A small file of each format, and of each kind of JPEG, with its name.

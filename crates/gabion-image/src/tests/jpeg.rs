@@ -6,7 +6,7 @@ use super::{assert_same, picture, pool, psnr};
 use crate::assembly::Assembly;
 use crate::decode;
 use crate::sides::Layers;
-use crate::wide::JPEG_SIMD;
+use crate::simd::JPEG_SIMD;
 use crate::{Format, Image, Limits, Mode, OpenOptions, Resampling, SaveOptions};
 
 fn encoded(image: &Image, sampling: SamplingFactor, interval: u16, quality: u8) -> Vec<u8> {

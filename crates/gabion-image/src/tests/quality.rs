@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{assert_same, picture, pool, psnr};
-use crate::wide::JPEG_SIMD;
+use crate::simd::JPEG_SIMD;
 use crate::{Filter, Fit, Flip, Format, Image, Mode, OpenOptions, Resampling, SaveOptions, Subsampling, Turn};
 
 /// One direction of a filter by its definition, in floating point.

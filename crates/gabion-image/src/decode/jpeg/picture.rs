@@ -12,7 +12,7 @@ use crate::format::Format;
 use crate::limits::{Limits, room_beside};
 use crate::mode::Mode;
 use crate::sides::{Layers, Sides};
-use crate::wide::JPEG_SIMD;
+use crate::simd::JPEG_SIMD;
 
 pub struct Jpeg<'a> {
     bytes: &'a [u8],

@@ -13,7 +13,7 @@ use super::{SaveOptions, metadata};
 use crate::error::Result;
 use crate::image::Image;
 use crate::limits::LIBJPEGS_LONGEST_SIDE;
-use crate::wide::JPEG_SIMD;
+use crate::simd::JPEG_SIMD;
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
     if JPEG_SIMD && image.width().max(image.height()) <= LIBJPEGS_LONGEST_SIDE {

@@ -12,7 +12,7 @@ use crate::format::Format;
 use crate::image::Image;
 use crate::limits::room_beside;
 use crate::mode::Mode;
-use crate::wide::{Kernel, wide};
+use crate::simd::{Kernel, simd_dispatch};
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
     let _room = room_beside(image.pool(), bytes_beside(image, options))?;
@@ -112,7 +112,7 @@ impl ImageBuffer for Rows<'_> {
             Mode::RGB | Mode::RGBA => {
                 let width = self.0.width() as usize;
                 let [luma, blue, red] = [first, second, third].map(|component| longer_by(component, width));
-                wide(Components { row, luma, blue, red });
+                simd_dispatch(Components { row, luma, blue, red });
             }
             Mode::CMYK => {
                 // Adobe's way: 255 is no ink.
@@ -201,7 +201,7 @@ mod tests {
             let pixels: Vec<[u8; 3]> =
                 (0..width).map(|x| [x * 37, x * 5 + x * x, x * x / 3].map(|c| c as u8)).collect();
             let [mut luma, mut blue, mut red] = std::array::from_fn(|_| vec![0; width]);
-            wide(Components { row: pixels.as_flattened(), luma: &mut luma, blue: &mut blue, red: &mut red });
+            simd_dispatch(Components { row: pixels.as_flattened(), luma: &mut luma, blue: &mut blue, red: &mut red });
             for (x, &pixel) in pixels.iter().enumerate() {
                 assert_eq!([luma[x], blue[x], red[x]], components(pixel), "pixel {x} of {width}");
             }

@@ -48,30 +48,30 @@ impl<K: SumKernel> WithSimd for WidestSum<K> {
     }
 }
 
-/// As [`wide`], for sums of products.
+/// As [`simd_dispatch`], for sums of products.
 #[inline]
-pub fn wide_sum(kernel: impl SumKernel) {
+pub fn simd_dispatch_sum(kernel: impl SumKernel) {
     Arch::new().dispatch(WidestSum(kernel));
 }
 
 /// Runs `kernel` compiled for what the processor can do, which is found out once: loops over samples are three times as
 /// fast with AVX2 as with what every 64-bit x86 has.
 #[inline]
-pub fn wide(kernel: impl Kernel) {
+pub fn simd_dispatch(kernel: impl Kernel) {
     Arch::new().dispatch(Widest(kernel));
 }
 
 /// A sample with a fraction of [`FRACTION`] bits, as bytes.
-pub type Fine = [u8; 2];
+pub type Fixed6 = [u8; 2];
 
-/// How many bits behind the point a [`Fine`] sample has.
+/// How many bits behind the point a [`Fixed6`] sample has.
 pub const FRACTION: u32 = 6;
 
 /// The nearest number with a fraction of [`FRACTION`] bits; of what is no number, the least. What the filters make of
 /// bytes is never further beyond them than this lets through.
 #[inline(always)]
 #[expect(clippy::manual_clamp, reason = "as in `byte`")]
-pub fn fine(sample: f32) -> Fine {
+pub fn fixed6(sample: f32) -> Fixed6 {
     // Half as much again as for whole numbers, so that what is below zero stands in the low bits, too.
     const WHOLE: f32 = 12_582_912.0;
     const ONE: f32 = (1 << FRACTION) as f32;
@@ -101,12 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn fine_samples_are_the_nearest_fractions() {
+    fn fixed6_samples_are_the_nearest_fractions() {
         for thousandths in -300_000..600_000i32 {
             let sample = thousandths as f32 / 1000.0;
-            let kept = f32::from(i16::from_ne_bytes(fine(sample))) / 64.0;
+            let kept = f32::from(i16::from_ne_bytes(fixed6(sample))) / 64.0;
             assert!((kept - sample.clamp(-255.0, 510.0)).abs() <= 0.5001 / 64.0, "{kept} for {sample}");
         }
-        assert_eq!(fine(f32::NAN), fine(-255.0));
+        assert_eq!(fixed6(f32::NAN), fixed6(-255.0));
     }
 }
