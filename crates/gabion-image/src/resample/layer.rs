@@ -5,10 +5,10 @@ use std::ops::Range;
 use gabion_blocks::{Buffer, Pool, Request};
 
 use super::Resampling;
-use super::across::{Across, Target};
 use super::boxes::{Boxes, LARGEST};
-use super::narrow::Narrow;
-use super::ring::Ring;
+use super::horizontal::{Horizontal, Target};
+use super::horizontal_first::HorizontalFirst;
+use super::vertical::Vertical;
 use super::weights::{Filter, Span, Weights};
 use crate::error::{ImageError, Result};
 use crate::sides::Sides;
@@ -24,10 +24,10 @@ pub(crate) struct Layer {
     row: Option<Buffer>,
     boxes: Option<Boxes>,
     /// Where rows get their width before their height.
-    narrow: Option<Narrow>,
+    horizontal_first: Option<HorizontalFirst>,
     /// None where rows have their height and go through as they are.
-    ring: Option<Ring>,
-    across: Across,
+    vertical: Option<Vertical>,
+    horizontal: Horizontal,
 }
 
 /// What is to become of a layer.
@@ -69,21 +69,22 @@ impl Layer {
         // A box has its neighbour's samples at its edges only.
         let sideways = Weights::new(pool, how.filter, width, columns, new.0)?.softened(soft.0 / (wide * wide) as f64);
         let down = Weights::new(pool, how.filter, height, rows, new.1)?.softened(soft.1 / (high * high) as f64);
-        let (narrow, across) = if is_narrow_first(channels, height, &sideways, &down) {
+        let (horizontal_first, horizontal) = if is_horizontal_first(channels, height, &sideways, &down) {
             let same = new.0 as f64;
-            let across = Weights::new(pool, how.filter, new.0, same, new.0)?;
-            let across = Across::new(pool, channels, (new.0, new.0), new.1, same, across)?;
-            (Some(Narrow::new(pool, channels, height, sideways)?), across)
+            let weights = Weights::new(pool, how.filter, new.0, same, new.0)?;
+            let through = Horizontal::new(pool, channels, (new.0, new.0), new.1, same, weights)?;
+            (Some(HorizontalFirst::new(pool, channels, height, sideways)?), through)
         } else {
-            (None, Across::new(pool, channels, (width, new.0), new.1, columns, sideways)?)
+            (None, Horizontal::new(pool, channels, (width, new.0), new.1, columns, sideways)?)
         };
-        let columns = narrow.as_ref().map_or_else(|| across.columns(), Narrow::columns);
-        let through = narrow.is_none() && across.takes_bytes() && height == new.1 && rows.extent >= height as f64;
-        let ring = if through {
+        let columns = horizontal_first.as_ref().map_or_else(|| horizontal.columns(), HorizontalFirst::columns);
+        let through =
+            horizontal_first.is_none() && horizontal.takes_bytes() && height == new.1 && rows.extent >= height as f64;
+        let vertical = if through {
             None
         } else {
-            let width = if narrow.is_some() { new.0 } else { columns.len() };
-            Some(Ring::new(pool, width * channels, narrow.is_some(), down)?)
+            let width = if horizontal_first.is_some() { new.0 } else { columns.len() };
+            Some(Vertical::new(pool, width * channels, horizontal_first.is_some(), down)?)
         };
         let part = columns.start * wide..(columns.end * wide).min(old.0);
         let boxes = if wide * high > 1 { Some(Boxes::new(pool, part.len(), channels, wide, high)?) } else { None };
@@ -93,7 +94,17 @@ impl Layer {
             None
         };
         let part = part.start * channels..part.end * channels;
-        Ok(Self { pool: pool.clone(), height: old.1, came: 0, part, row, boxes, narrow, ring, across })
+        Ok(Self {
+            pool: pool.clone(),
+            height: old.1,
+            came: 0,
+            part,
+            row,
+            boxes,
+            horizontal_first,
+            vertical,
+            horizontal,
+        })
     }
 
     /// How many rows are still to come in.
@@ -114,7 +125,7 @@ impl Layer {
             write(row.as_mut_slice())?;
             self.add(None)
         } else {
-            put(&self.pool, (&mut self.narrow, &mut self.ring, &mut self.across), write)?;
+            put(&self.pool, (&mut self.horizontal_first, &mut self.vertical, &mut self.horizontal), write)?;
             self.came += 1;
             Ok(())
         }
@@ -141,7 +152,7 @@ impl Layer {
         let last = self.missing() == 1;
         let row = row.or_else(|| self.row.as_ref().map(Buffer::as_slice)).unwrap_or_default();
         let row = &row[self.part.clone()];
-        let way = (&mut self.narrow, &mut self.ring, &mut self.across);
+        let way = (&mut self.horizontal_first, &mut self.vertical, &mut self.horizontal);
         match &mut self.boxes {
             Some(boxes) => {
                 if boxes.add(row, last) {
@@ -168,16 +179,16 @@ impl Layer {
 
     /// Makes up a new row, if what it is made of is there.
     fn make_row(&mut self) -> Result<bool> {
-        let Some(ring) = &mut self.ring else { return Ok(false) };
-        while !ring.has_row() {
-            let Some(narrow) = &mut self.narrow else { return Ok(false) };
-            let Some(row) = narrow.first() else { return Ok(false) };
-            ring.next_mut().copy_from_slice(row);
-            ring.commit_row();
-            narrow.pop();
+        let Some(vertical) = &mut self.vertical else { return Ok(false) };
+        while !vertical.has_row() {
+            let Some(horizontal_first) = &mut self.horizontal_first else { return Ok(false) };
+            let Some(row) = horizontal_first.first() else { return Ok(false) };
+            vertical.next_mut().copy_from_slice(row);
+            vertical.commit_row();
+            horizontal_first.pop();
         }
-        self.across.push(&self.pool, |out| {
-            ring.pop(out);
+        self.horizontal.push(&self.pool, |out| {
+            vertical.pop(out);
             Ok(())
         })?;
         Ok(true)
@@ -200,28 +211,28 @@ impl Layer {
     /// [`ImageError::Memory`] when the pool has none.
     pub fn prepare_row(&mut self) -> Result<bool> {
         // Some rows may be filtered together.
-        while self.across.first().is_none() && self.make_row()? {}
-        Ok(self.across.first().is_some())
+        while self.horizontal.first().is_none() && self.make_row()? {}
+        Ok(self.horizontal.first().is_some())
     }
 
     /// The same, of one channel, whose rows keep what stands behind the point if they are filtered last of all.
     pub fn with_fraction(self) -> Self {
-        Self { across: self.across.with_fraction(), ..self }
+        Self { horizontal: self.horizontal.with_fraction(), ..self }
     }
 
     /// Whether rows are of [`Fixed6`](crate::simd::Fixed6) samples; otherwise of bytes.
     pub fn is_fixed6(&self) -> bool {
-        self.across.is_fixed6()
+        self.horizontal.is_fixed6()
     }
 
     /// The next new row, as bytes, if [`Layer::prepare_row`] has made it up. See [`Layer::pop`].
     pub fn first(&self) -> Option<&[u8]> {
-        self.across.first()
+        self.horizontal.first()
     }
 
     /// Forgets the row that [`Layer::first`] gave.
     pub fn pop(&mut self) {
-        self.across.pop();
+        self.horizontal.pop();
     }
 }
 
@@ -229,12 +240,12 @@ impl Layer {
 /// that keeps about its shape, the height comes first.
 const CHEAPER: f64 = 4.0;
 
-/// How many samples of a row [`Across`] may hold, which takes 64 bytes for each.
+/// How many samples of a row [`Horizontal`] may hold, which takes 64 bytes for each.
 const WIDEST: usize = 1 << 20;
 
 /// Whether rows are to get their width first: of `height` rows, as `sideways` says, which then get their height as
 /// `down` says.
-fn is_narrow_first(channels: usize, height: usize, sideways: &Weights, down: &Weights) -> bool {
+fn is_horizontal_first(channels: usize, height: usize, sideways: &Weights, down: &Weights) -> bool {
     let (width, columns) = (sideways.reached().len(), sideways.outputs());
     if columns >= width {
         return false;
@@ -242,29 +253,29 @@ fn is_narrow_first(channels: usize, height: usize, sideways: &Weights, down: &We
     let rows = down.outputs() as f64;
     // Products, of a row and of a column.
     let across = columns as f64 * sideways.max_taps() as f64;
-    let first_high = rows * (width as f64 * down.max_taps() as f64 + across);
-    let first_narrow = height as f64 * across + columns as f64 * rows * down.max_taps() as f64;
-    width * channels > WIDEST || first_narrow * CHEAPER < first_high
+    let vertical_first = rows * (width as f64 * down.max_taps() as f64 + across);
+    let horizontal_first = height as f64 * across + columns as f64 * rows * down.max_taps() as f64;
+    width * channels > WIDEST || horizontal_first * CHEAPER < vertical_first
 }
 
 /// Puts a row that `write` makes where it gets its width or its height first, or where rows go through.
 fn put(
     pool: &Pool,
-    (narrow, ring, across): (&mut Option<Narrow>, &mut Option<Ring>, &mut Across),
+    (horizontal_first, vertical, horizontal): (&mut Option<HorizontalFirst>, &mut Option<Vertical>, &mut Horizontal),
     write: impl FnOnce(&mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    match (narrow, ring) {
-        (Some(narrow), _) => {
-            write(narrow.next_mut())?;
-            narrow.commit_row();
+    match (horizontal_first, vertical) {
+        (Some(horizontal_first), _) => {
+            write(horizontal_first.next_mut())?;
+            horizontal_first.commit_row();
             Ok(())
         }
-        (None, Some(ring)) => {
-            write(ring.next_mut())?;
-            ring.commit_row();
+        (None, Some(vertical)) => {
+            write(vertical.next_mut())?;
+            vertical.commit_row();
             Ok(())
         }
-        (None, None) => across.push(pool, |out| match out {
+        (None, None) => horizontal.push(pool, |out| match out {
             Target::Bytes(out) => write(out),
             Target::Floats(_) => unreachable!("rows go through as bytes"),
         }),

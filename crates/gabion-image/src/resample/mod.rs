@@ -25,9 +25,9 @@
 //! |---|---|
 //! | `weights` | the filters, and how much each row counts |
 //! | `boxes` | means of boxes |
-//! | `across` | the horizontal filter |
-//! | `narrow` | the same, before the vertical one |
-//! | `ring` | the vertical filter |
+//! | `horizontal` | the horizontal filter |
+//! | `horizontal_first` | the same, before the vertical one |
+//! | `vertical` | the vertical filter |
 //! | `layer` | one layer of an image from one size to another |
 //! | `nearest` | a whole image by its nearest pixels |
 
@@ -35,11 +35,11 @@ mod weights;
 
 mod boxes;
 
-mod across;
+mod horizontal;
 
-mod narrow;
+mod horizontal_first;
 
-mod ring;
+mod vertical;
 
 mod layer;
 

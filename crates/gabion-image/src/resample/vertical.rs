@@ -2,7 +2,7 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use super::across::{Floats, Target};
+use super::horizontal::{Floats, Target};
 use super::weights::Weights;
 use crate::error::Result;
 use crate::simd::{SumKernel, byte, simd_dispatch_sum, sum_up};
@@ -11,7 +11,7 @@ use crate::simd::{SumKernel, byte, simd_dispatch_sum, sum_up};
 ///
 /// Equations: row `y` lies in slot `y mod slots`; `pushed` rows came in and `popped` went out; a new row is popped as
 /// soon as the last row that it is made of is there, so that the slot of row `pushed` is free.
-pub struct Ring {
+pub struct Vertical {
     row_bytes: usize,
     /// Whether samples are floats; otherwise they are bytes.
     floats: bool,
@@ -22,7 +22,7 @@ pub struct Ring {
     popped: usize,
 }
 
-impl Ring {
+impl Vertical {
     /// For rows of so many samples, which are floats as bytes or bytes, weighted by `weights`.
     pub fn new(pool: &Pool, samples: usize, floats: bool, weights: Weights) -> Result<Self> {
         let slots = weights.max_taps();
@@ -42,7 +42,7 @@ impl Ring {
         self.pushed += 1;
     }
 
-    /// Whether [`Ring::pop`] has a row to give.
+    /// Whether [`Vertical::pop`] has a row to give.
     #[inline]
     pub fn has_row(&self) -> bool {
         self.weights.inputs(self.popped).is_some_and(|rows| rows.end <= self.pushed)

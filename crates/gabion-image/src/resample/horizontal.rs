@@ -26,7 +26,7 @@ pub enum Target<'a> {
 /// ```text
 ///   new rows:  │ used │ ready │ room │
 /// ```
-pub struct Across {
+pub struct Horizontal {
     widths: (usize, usize),
     channels: usize,
     /// How many rows are still to come in.
@@ -205,7 +205,7 @@ impl Kernel for Doubled<'_> {
     }
 }
 
-impl Across {
+impl Horizontal {
     /// For `height` rows of `widths.0` pixels, a `span` of which is to be `widths.1` pixels wide, as `weights` say.
     pub fn new(
         pool: &Pool,
@@ -355,7 +355,7 @@ impl Across {
 mod tests {
     use super::*;
 
-    fn pushed(mut across: Across, row: &[u8]) -> Vec<u8> {
+    fn pushed(mut horizontal: Horizontal, row: &[u8]) -> Vec<u8> {
         let write = |target: Target<'_>| {
             match target {
                 Target::Bytes(out) => out.copy_from_slice(row),
@@ -365,8 +365,8 @@ mod tests {
             }
             Ok(())
         };
-        across.push(Pool::global(), write).unwrap();
-        across.first().unwrap().to_vec()
+        horizontal.push(Pool::global(), write).unwrap();
+        horizontal.first().unwrap().to_vec()
     }
 
     #[test]
@@ -376,10 +376,10 @@ mod tests {
             let extent = new as f64 / 2.0;
             let row: Vec<u8> = (0..old).map(|x| (x * 83 % 256) as u8).collect();
             let weights = || Weights::new(pool, Filter::Bilinear, old, extent, new).unwrap();
-            let across = || Across::new(pool, 1, (old, new), 1, extent, weights()).unwrap();
-            assert!(matches!(across().way, Way::Doubled(_)));
+            let horizontal = || Horizontal::new(pool, 1, (old, new), 1, extent, weights()).unwrap();
+            assert!(matches!(horizontal().way, Way::Doubled(_)));
             let way = Way::Taps(Taps::new(pool, 1, (old, new), weights()).unwrap());
-            let (doubled, filtered) = (pushed(across(), &row), pushed(Across { way, ..across() }, &row));
+            let (doubled, filtered) = (pushed(horizontal(), &row), pushed(Horizontal { way, ..horizontal() }, &row));
             let both = doubled.iter().zip(&filtered);
             assert!(both.clone().all(|(a, b)| a.abs_diff(*b) <= 1), "{old} {new}: {:?}", both.collect::<Vec<_>>());
         }
@@ -390,7 +390,7 @@ mod tests {
         let pool = Pool::global();
         for height in [1, 7, 8, 9, 16, 29] {
             let weights = Weights::new(pool, Filter::Box, 10, 10.0, 4).unwrap();
-            let mut across = Across::new(pool, 3, (10, 4), height, 10.0, weights).unwrap();
+            let mut horizontal = Horizontal::new(pool, 3, (10, 4), height, 10.0, weights).unwrap();
             let mut next = 0;
             for y in 0..height {
                 let write = |target: Target<'_>| {
@@ -398,17 +398,17 @@ mod tests {
                     out.fill((y as f32).to_ne_bytes());
                     Ok(())
                 };
-                across.push(pool, write).unwrap();
+                horizontal.push(pool, write).unwrap();
                 // Some are taken now and some later.
-                while y % 3 == 0 && across.first().is_some() {
-                    assert_eq!(across.first().unwrap(), [next; 12]);
-                    across.pop();
+                while y % 3 == 0 && horizontal.first().is_some() {
+                    assert_eq!(horizontal.first().unwrap(), [next; 12]);
+                    horizontal.pop();
                     next += 1;
                 }
             }
-            while let Some(row) = across.first() {
+            while let Some(row) = horizontal.first() {
                 assert_eq!(row, [next; 12]);
-                across.pop();
+                horizontal.pop();
                 next += 1;
             }
             assert_eq!(usize::from(next), height);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use super::across::Floats;
+use super::horizontal::Floats;
 use super::weights::Weights;
 use crate::error::Result;
 use crate::simd::{SumKernel, simd_dispatch_sum, sum_up};
@@ -17,7 +17,7 @@ const ROWS: usize = 8;
 ///
 /// Equation: of the `came` rows, all are ready when there is none to come in, or no room for it; `used` of them were
 /// taken then.
-pub struct Narrow {
+pub struct HorizontalFirst {
     channels: usize,
     weights: Weights,
     columns: Range<usize>,
@@ -32,7 +32,7 @@ pub struct Narrow {
 }
 
 /// Filters the rows that came, of `N` channels, into as many of `new`.
-struct Narrowed<'a, const N: usize>(&'a mut Narrow);
+struct Narrowed<'a, const N: usize>(&'a mut HorizontalFirst);
 
 /// How many products are summed up at a time.
 const LANES: usize = 16;
@@ -40,7 +40,7 @@ const LANES: usize = 16;
 impl<const N: usize> SumKernel for Narrowed<'_, N> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
-        let Narrow { weights, columns, rows, came, new, .. } = self.0;
+        let HorizontalFirst { weights, columns, rows, came, new, .. } = self.0;
         let rows = rows.as_slice().as_chunks::<N>().0.chunks_exact(columns.len()).take(*came);
         let width = weights.outputs();
         let new = new.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<N>().0;
@@ -77,7 +77,7 @@ fn summed<const N: usize, const FUSED: bool>(pixels: &[[u8; N]], weights: &Float
     sums.map(|sums| sums.iter().sum::<f32>().to_ne_bytes())
 }
 
-impl Narrow {
+impl HorizontalFirst {
     /// For `height` rows, of which `weights` says what each new pixel is made of.
     ///
     /// # Errors
@@ -139,16 +139,16 @@ mod tests {
         let pool = Pool::global();
         for height in [1, 7, 8, 9, 16, 29] {
             let weights = Weights::new(pool, Filter::Lanczos3, 50, 50.0, 4).unwrap();
-            let mut narrow = Narrow::new(pool, 3, height, weights).unwrap();
+            let mut filter = HorizontalFirst::new(pool, 3, height, weights).unwrap();
             let mut next = 0;
             for y in 0..height {
-                narrow.next_mut().fill(y as u8);
-                narrow.commit_row();
-                while let Some(row) = narrow.first() {
+                filter.next_mut().fill(y as u8);
+                filter.commit_row();
+                while let Some(row) = filter.first() {
                     let samples = row.as_chunks().0;
                     let right = |sample: &[u8; 4]| (f32::from_ne_bytes(*sample) - next as f32).abs() < 1e-3;
                     assert!(samples.len() == 12 && samples.iter().all(right), "row {next} of {height}");
-                    narrow.pop();
+                    filter.pop();
                     next += 1;
                 }
             }
