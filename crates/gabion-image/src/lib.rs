@@ -28,6 +28,7 @@
 //! |---|---|
 //! | `mode`, `format`, `error`, `limits`, `metadata` | words: what a pixel and a file are, what can go wrong, how much is allowed |
 //! | `simd` | the widest instructions of this processor |
+//! | `writer` | writers that keep or stop at an error |
 //! | `libwebp` | the C library of that name, and all unsafe code |
 //! | `image` | pixels in rows |
 //! | `sides` | what layers a picture comes in |
@@ -61,6 +62,8 @@ mod limits;
 mod metadata;
 
 mod simd;
+
+mod writer;
 
 mod libwebp;
 

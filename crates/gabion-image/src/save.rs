@@ -1,5 +1,6 @@
 //! Writing to a path: aside and renamed, or straight where there is nothing to rename.
 
+use std::cell::Cell;
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use gabion_blocks::os::beside::{Aside, end_of_links, folder_of, hand_down, is_same, told_at_close};
 
 use crate::error::Result;
+use crate::writer::ErrorKeepingWriter;
 
 /// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one,
 /// and a failure leaves the old one as it was.
@@ -80,42 +82,14 @@ fn aside(place: &Path, old: Option<&Metadata>, write: impl FnOnce(&mut dyn Write
 const CHUNK: usize = 64 << 10;
 
 fn buffered(file: &File, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let mut out = BufWriter::with_capacity(CHUNK, Watched { file, failed: None });
+    let failed = Cell::new(None);
+    let mut out = BufWriter::with_capacity(CHUNK, ErrorKeepingWriter { out: file, failed: &failed });
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
-    match out.into_parts().0.failed {
+    // Not written once more.
+    drop(out.into_parts());
+    match failed.take() {
         Some(error) => Err(error.into()),
         None => written.and_then(|()| Ok(told_at_close(file)?)),
-    }
-}
-
-/// A file that remembers why it failed: libraries wrap what it says, and its number is lost.
-struct Watched<'a> {
-    file: &'a File,
-    failed: Option<io::Error>,
-}
-
-impl Watched<'_> {
-    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
-        match done {
-            Err(error) if error.kind() != ErrorKind::Interrupted => {
-                let kind = error.kind();
-                self.failed.get_or_insert(error);
-                Err(kind.into())
-            }
-            done => done,
-        }
-    }
-}
-
-impl Write for Watched<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let done = self.file.write(bytes);
-        self.note(done)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let done = self.file.flush();
-        self.note(done)
     }
 }
 

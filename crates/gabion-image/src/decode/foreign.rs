@@ -21,7 +21,7 @@ const SIGNATURES: [(usize, &[u8], &str, &str); 11] = [
 ];
 
 /// What a file with these first bytes is and what to do, as far as they tell.
-pub fn told(bytes: &[u8]) -> Option<String> {
+pub fn identify(bytes: &[u8]) -> Option<String> {
     let at = |place: usize, signature: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(signature));
     let signed = SIGNATURES.iter().find(|(place, signature, ..)| at(*place, signature));
     let (kind, advice) = match signed {
@@ -76,7 +76,7 @@ mod tests {
     fn what_is_read_is_not_foreign() {
         for (place, signature, kind, _) in SIGNATURES {
             let bytes = [&vec![b'.'; place][..], signature].concat();
-            assert!(told(&bytes).unwrap().contains(kind));
+            assert!(identify(&bytes).unwrap().contains(kind));
             assert_eq!(Format::of_bytes(&bytes), None, "{kind}");
         }
     }
@@ -85,10 +85,10 @@ mod tests {
     fn cut_off_anywhere() {
         let heic = b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic";
         for length in 0..heic.len() {
-            assert_eq!(told(&heic[..length]).is_some(), length >= 8, "{length}");
+            assert_eq!(identify(&heic[..length]).is_some(), length >= 8, "{length}");
         }
         for nothing in [&b""[..], b"<", b"<x", b"\xEF\xBB\xBF", b"<\xFF\xFF", b"text with <svg", b"\0\0\0\0", b"RIFF"] {
-            assert_eq!(told(nothing), None, "{nothing:?}");
+            assert_eq!(identify(nothing), None, "{nothing:?}");
         }
     }
 }

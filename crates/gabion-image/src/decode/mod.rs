@@ -101,7 +101,7 @@ pub(crate) fn begin<'a>(bytes: &'a [u8], formats: Formats, limits: &Limits) -> R
             return Err(ImageError::unknown("the file is empty: get it anew"));
         }
         let known = "the first bytes are of no image format that is known here: JPEG, PNG, WebP, TIFF, BMP and GIF are";
-        return Err(ImageError::unknown(foreign::told(bytes).unwrap_or_else(|| known.to_owned())));
+        return Err(ImageError::unknown(foreign::identify(bytes).unwrap_or_else(|| known.to_owned())));
     };
     if !formats.contains(format) {
         return Err(ImageError::unknown(format!("the file is {format}, and here only {formats} may be opened")));

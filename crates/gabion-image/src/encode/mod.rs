@@ -1,6 +1,6 @@
 //! Rows to bytes, by libraries where there is more to it than order.
 //!
-//! `options` says how, `check` what a format can hold; `whole`, `kept` and `riff` are what several formats need.
+//! `options` says how, `check` what a format can hold; `whole`, `seek_buffer` and `riff` are what several formats need.
 //!
 //! | module | library | why |
 //! |---|---|---|
@@ -16,7 +16,7 @@ mod check;
 
 mod whole;
 
-mod kept;
+mod seek_buffer;
 
 mod riff;
 

@@ -1,7 +1,7 @@
 //! PNG, row by row.
 
 use std::borrow::Cow;
-use std::io::{self, ErrorKind, Write};
+use std::io::Write;
 
 use ::png::{BitDepth, ColorType, Compression as Level, Encoder, EncodingError, Filter, Info};
 
@@ -10,6 +10,7 @@ use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
 use crate::mode::Mode;
+use crate::writer::FusedWriter;
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
     let mut info = Info::with_size(image.width(), image.height());
@@ -24,7 +25,7 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     let metadata = metadata(image, options, image.mode());
     info.exif_metadata = metadata.exif.map(Cow::Borrowed);
     info.icc_profile = metadata.icc.map(Cow::Borrowed);
-    let mut encoder = Encoder::with_info(Sound { out, broken: false }, info).map_err(fault)?;
+    let mut encoder = Encoder::with_info(FusedWriter::new(out), info).map_err(fault)?;
     encoder.set_compression(match options.compression {
         Compression::None => Level::NoCompression,
         Compression::Fast => Level::Fast,
@@ -41,35 +42,6 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     }
     rows.finish().map_err(fault)?;
     writer.finish().map_err(fault)
-}
-
-/// Takes nothing more after a failure, or after the target's own code has panicked: the library ends the file when it
-/// is dropped, and a second panic would end the process.
-struct Sound<'a> {
-    out: &'a mut dyn Write,
-    broken: bool,
-}
-
-impl Sound<'_> {
-    fn guarded<T>(&mut self, step: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
-        if self.broken {
-            return Err(io::Error::other("the target has failed before"));
-        }
-        self.broken = true;
-        let result = step(self.out);
-        self.broken = result.as_ref().is_err_and(|error| error.kind() != ErrorKind::Interrupted);
-        result
-    }
-}
-
-impl Write for Sound<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.guarded(|out| out.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.guarded(|out| out.flush())
-    }
 }
 
 fn fault(error: EncodingError) -> ImageError {

@@ -10,7 +10,7 @@ use ::tiff::tags::{ExtraSamples, Tag};
 
 use gabion_blocks::BlockError;
 
-use super::kept::Kept;
+use super::seek_buffer::SeekBuffer;
 use super::whole::with_whole;
 use super::{Compression, SaveOptions, metadata};
 use crate::error::{ImageError, Result};
@@ -34,14 +34,18 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     file.pour(out)
 }
 
-fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra: &[ExtraSamples]) -> Result<Kept> {
+fn encoded<C: ColorType<Inner = u8>>(
+    image: &Image,
+    options: &SaveOptions,
+    extra: &[ExtraSamples],
+) -> Result<SeekBuffer> {
     let method = match options.compression {
         Compression::None => Method::Uncompressed,
         Compression::Fast => Method::Deflate(DeflateLevel::Fast),
         Compression::Balanced => Method::Deflate(DeflateLevel::Balanced),
         Compression::Small => Method::Deflate(DeflateLevel::Best),
     };
-    let mut out = Kept::new(image.pool());
+    let mut out = SeekBuffer::new(image.pool());
     let mut encoder = TiffEncoder::new(&mut out).map_err(fault)?.with_compression(method);
     let mut picture = encoder.new_image::<C>(image.width(), image.height()).map_err(fault)?;
     if !extra.is_empty() {

@@ -96,8 +96,8 @@ fn layers(frame: &Frame, eighths: u8, planes: bool) -> Layers {
 }
 
 impl Jpeg<'_> {
-    /// Says what layers come of what was chosen. What `libjpeg` passes over in a header costs no more than the planes.
-    fn settle(&mut self) {
+    /// Has the header say what layers come of what was chosen. What `libjpeg` passes over in a header costs no more than the planes.
+    fn update_layers(&mut self) {
         let size = (self.frame.width, self.frame.height);
         self.planes = self.planes && (!self.frame.suits_libjpeg() || planes::takes_header(self.bytes, size));
         self.header.layers = layers(&self.frame, self.eighths, self.planes);
@@ -111,7 +111,7 @@ impl Decode for Jpeg<'_> {
 
     fn keep_size(&mut self) {
         self.planes &= !JPEG_SIMD || !self.frame.suits_libjpeg();
-        self.settle();
+        self.update_layers();
     }
 
     fn shrink(&mut self, least: (f64, f64)) {
@@ -129,7 +129,7 @@ impl Decode for Jpeg<'_> {
         };
         self.eighths = scales.iter().find(enough).copied().unwrap_or(8);
         self.planes &= self.eighths == 8;
-        self.settle();
+        self.update_layers();
     }
 
     fn drop_colors(&mut self) {

@@ -15,6 +15,7 @@ use crate::format::Format;
 use crate::image::Image;
 use crate::limits::room_beside;
 use crate::mode::Mode;
+use crate::writer::ErrorKeepingWriter;
 
 /// Below this the library's steps get wider than a byte, which only few readers take.
 const LEAST_PLAIN_QUALITY: u8 = 24;
@@ -25,7 +26,7 @@ const LIBRARYS: &str = "libjpeg fatal error: ";
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
     let _room = room_beside(image.pool(), bytes_beside(image, options))?;
     let failed = Cell::new(None);
-    let out = Told { out, failed: &failed };
+    let out = ErrorKeepingWriter { out, failed: &failed };
     // The library reports its errors by unwinding. What it leaves behind is dropped, and `out` has failed.
     let written = catch_unwind(AssertUnwindSafe(|| rows(image, options, out)));
     match (written, failed.take()) {
@@ -38,7 +39,7 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     }
 }
 
-fn rows(image: &Image, options: &SaveOptions, out: Told<'_>) -> io::Result<()> {
+fn rows(image: &Image, options: &SaveOptions, out: impl Write) -> io::Result<()> {
     let mut started = settings(image, options).start_compress(out)?;
     let metadata = metadata(image, options, image.mode());
     if let Some(exif) = metadata.exif {
@@ -110,35 +111,4 @@ fn bytes_beside(image: &Image, options: &SaveOptions) -> u64 {
         (_, Subsampling::Half) => 6,
     };
     padded_samples(image) * bytes
-}
-
-/// Where the file goes. The library tells of an error that there was one, so it is kept here.
-struct Told<'a> {
-    out: &'a mut dyn Write,
-    failed: &'a Cell<Option<io::Error>>,
-}
-
-impl Write for Told<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.out.write(bytes) {
-            // It is written once more.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            done => self.noted(done),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let done = self.out.flush();
-        self.noted(done)
-    }
-}
-
-impl Told<'_> {
-    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
-        done.map_err(|error| {
-            let kind = error.kind();
-            self.failed.set(Some(error));
-            kind.into()
-        })
-    }
 }

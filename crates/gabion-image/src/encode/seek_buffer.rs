@@ -11,14 +11,14 @@ const PART: usize = 1 << 20;
 
 /// Bytes that can be written anywhere. Equation: all parts but those behind `length` are filled; what was skipped is
 /// zero.
-pub struct Kept {
+pub struct SeekBuffer {
     pool: Pool,
     parts: Vec<Buffer>,
     length: usize,
     at: usize,
 }
 
-impl Kept {
+impl SeekBuffer {
     pub fn new(pool: &Pool) -> Self {
         Self { pool: pool.clone(), parts: Vec::new(), length: 0, at: 0 }
     }
@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-impl Write for Kept {
+impl Write for SeekBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         while self.parts.len() <= self.at / PART {
             let part = self.pool.rent(&Request::new(PART).clean());
@@ -54,7 +54,7 @@ impl Write for Kept {
     }
 }
 
-impl Seek for Kept {
+impl Seek for SeekBuffer {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => i64::try_from(at).ok(),
@@ -77,19 +77,19 @@ mod tests {
     #[test]
     fn it_is_what_a_cursor_is() {
         let pool = Pool::global();
-        let (mut kept, mut cursor) = (Kept::new(pool), Cursor::new(Vec::new()));
+        let (mut buffer, mut cursor) = (SeekBuffer::new(pool), Cursor::new(Vec::new()));
         let bytes: Vec<u8> = (0..3 * PART / 2).map(|i| (i % 251) as u8).collect();
         let places =
             [SeekFrom::Start(0), SeekFrom::End(5), SeekFrom::Start(7), SeekFrom::Current(-3), SeekFrom::End(-9)];
         for (step, place) in places.into_iter().enumerate() {
-            assert_eq!(kept.seek(place).unwrap(), cursor.seek(place).unwrap());
-            for out in [&mut kept as &mut dyn Write, &mut cursor] {
+            assert_eq!(buffer.seek(place).unwrap(), cursor.seek(place).unwrap());
+            for out in [&mut buffer as &mut dyn Write, &mut cursor] {
                 out.write_all(&bytes[step * 100..][..bytes.len() - step * 1000]).unwrap();
             }
         }
         let mut poured = Vec::new();
-        kept.pour(&mut poured).unwrap();
+        buffer.pour(&mut poured).unwrap();
         assert!(poured == cursor.into_inner());
-        assert!(kept.seek(SeekFrom::Current(i64::MIN)).is_err());
+        assert!(buffer.seek(SeekFrom::Current(i64::MIN)).is_err());
     }
 }
