@@ -128,7 +128,7 @@ impl Image {
     fn from_array(array: &Bound<'_, PyAny>, mode: Option<&Bound<'_, PyAny>>, contiguous: Given<'_>) -> PyResult<Self> {
         let (mode, contiguous) = (mode.map(argument::mode).transpose()?, contiguous.flag("contiguous", false)?);
         let py = array.py();
-        Patience::none().run(py, || Self::made(py, source::laid(py, source::array(array, mode)?, contiguous)))
+        Patience::none().run(py, || Self::made(py, source::contiguous_if(py, source::array(array, mode)?, contiguous)))
     }
 
     #[doc = include_str!("from_pillow.txt")]

@@ -80,12 +80,12 @@ impl Picture {
     /// Has `work` use the image, or, where somebody sees its bytes in place, a copy: who sees them may write them at
     /// any time, also without the interpreter, and `work` counts on what it has read once. Nobody begins to see them
     /// meanwhile. Waits as `read` does.
-    pub(super) fn settled<T>(&self, work: impl FnOnce(&Image) -> Result<T, ImageError>) -> Result<T, ImageError> {
-        self.settle(self.read(), work)
+    pub(super) fn with_stable<T>(&self, work: impl FnOnce(&Image) -> Result<T, ImageError>) -> Result<T, ImageError> {
+        self.with_stable_locked(self.read(), work)
     }
 
-    /// As `settled`, of an image that was locked already.
-    pub(super) fn settle<T>(
+    /// As `with_stable`, of an image that was locked already.
+    pub(super) fn with_stable_locked<T>(
         &self,
         image: impl Deref<Target = Image>,
         work: impl FnOnce(&Image) -> Result<T, ImageError>,

@@ -45,7 +45,7 @@ pub(super) fn plain(
 }
 
 /// The image, with all rows in one piece where that is asked for.
-pub(super) fn laid(py: Python<'_>, mut image: Image, contiguous: bool) -> Result<Image, ImageError> {
+pub(super) fn contiguous_if(py: Python<'_>, mut image: Image, contiguous: bool) -> Result<Image, ImageError> {
     if contiguous && !image.is_contiguous() {
         detached_ungated(py, || image.make_contiguous().map(drop))?;
     }

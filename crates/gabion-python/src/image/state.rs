@@ -175,7 +175,7 @@ impl Image {
         work: impl FnOnce(&gabion_image::Image) -> Result<gabion_image::Image, ImageError> + Send,
     ) -> PyResult<Self> {
         let picture = self.open_picture(py)?;
-        let image = through_gate(py, || picture.settled(work));
+        let image = through_gate(py, || picture.with_stable(work));
         Self::made(py, image)
     }
 
@@ -194,7 +194,7 @@ impl Image {
             return self.map(py, work);
         };
         // Lets go of the lock, before any Python code may run.
-        let made = picture.settle(image, work);
+        let made = picture.with_stable_locked(image, work);
         Self::made(py, made)
     }
 
@@ -214,7 +214,7 @@ impl Image {
                 let image = picture.write();
                 if let Some(_leaving) = self.leaving(&picture, though_shown)? {
                     // The lock is held on, and only borrowed here.
-                    return picture.settle(&*image, &work)?.map(|new| self.give_place(new)).transpose();
+                    return picture.with_stable_locked(&*image, &work)?.map(|new| self.give_place(new)).transpose();
                 }
             }
         });

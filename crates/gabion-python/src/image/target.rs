@@ -66,7 +66,7 @@ pub(super) fn save(
             });
         }
         let saved = through_gate(py, || {
-            save_atomically(&path, |out| picture.settled(|image| image.encode(format, options, out)))
+            save_atomically(&path, |out| picture.with_stable(|image| image.encode(format, options, out)))
         });
         return saved.map_err(|error| refused(py, error, Some(target)));
     }
@@ -85,7 +85,7 @@ pub(super) fn save(
 
 fn pour(py: Python<'_>, sink: &Sink, picture: &Picture, format: Format, options: &SaveOptions) -> PyResult<()> {
     let mut spool = Spool::default();
-    match through_gate(py, || picture.settled(|image| image.encode(format, options, &mut spool))) {
+    match through_gate(py, || picture.with_stable(|image| image.encode(format, options, &mut spool))) {
         Ok(()) => spool.pour(py, sink),
         Err(error) => Err(spool.refusal(py).unwrap_or_else(|| refused(py, error, None))),
     }
@@ -116,7 +116,7 @@ const SHOWN: u32 = 512;
 /// A PNG for notebooks. Of the metadata it has the profile, without which colours may look different.
 pub(super) fn png<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py, PyBytes>> {
     let file = through_gate(py, || {
-        let small = picture.settled(|image| image.thumbnail(SHOWN, SHOWN, Resampling::default()))?;
+        let small = picture.with_stable(|image| image.thumbnail(SHOWN, SHOWN, Resampling::default()))?;
         let mut small = small.held_by(Format::Png)?;
         small.metadata_mut().exif = None;
         let mut file = Vec::new();
