@@ -109,9 +109,9 @@ pub fn encode(pixels: &[u8], size: (u32, u32), alpha: bool, how: (bool, f32)) ->
 
 /// As [`encode`], once the library is ready.
 fn encoded(pixels: &[u8], size: (u32, u32), alpha: bool, (lossless, quality): (bool, f32)) -> Result<Vec<u8>, String> {
-    let told = |error: WebPEncodingError| format!("{error:?}");
+    let text = |error: WebPEncodingError| format!("{error:?}");
     let Some((width, height, row_bytes)) = sides(size, alpha, pixels.len()) else {
-        return Err(told(WebPEncodingError::VP8_ENC_ERROR_BAD_DIMENSION));
+        return Err(text(WebPEncodingError::VP8_ENC_ERROR_BAD_DIMENSION));
     };
     let (Ok(mut config), Ok(picture)) = (WebPConfig::new(), WebPPicture::new()) else {
         return Err("no settings".to_owned());
@@ -133,7 +133,7 @@ fn encoded(pixels: &[u8], size: (u32, u32), alpha: bool, (lossless, quality): (b
     // SAFETY: settings and picture were made by the library, and what was set since is of the kind that it takes. It
     // calls `append` only during this call, in which nobody else looks at `file`.
     let done = imported && unsafe { WebPEncode(&raw const config, &raw mut picture.0) } != 0;
-    if done { Ok(file) } else { Err(told(picture.0.error_code)) }
+    if done { Ok(file) } else { Err(text(picture.0.error_code)) }
 }
 
 /// Puts a part of a file behind what is there. Zero, which is an error, if there is no memory for it: an allocation

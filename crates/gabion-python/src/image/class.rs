@@ -374,7 +374,7 @@ impl Image {
         let Ok(other) = other.cast::<Self>() else { return Err(refusal::no_image(other)) };
         let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
         let other = other.get();
-        let paste = || through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py));
+        let paste = || through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.into_error(py));
         Patience::none().run(py, paste)
     }
 

@@ -114,9 +114,9 @@ fn too_late(py: Python<'_>, asked: u64, waited: Duration) -> PyErr {
 /// Waits in the pool's queue until there is room for so much, and leaves it there. Whether there was: it is no error
 /// that there was none where that is `tried` only. What was asked for, and the whole of the timeout, are what an error
 /// tells.
-fn wait_for(py: Python<'_>, bytes: u64, most: Duration, told: (u64, Duration), tried: bool) -> PyResult<bool> {
+fn wait_for(py: Python<'_>, bytes: u64, most: Duration, reported: (u64, Duration), tried: bool) -> PyResult<bool> {
     let request = GroupRequest::new(usize::try_from(bytes).unwrap_or(usize::MAX)).timeout(most);
-    let (asked, waited) = told;
+    let (asked, waited) = reported;
     patiently(py, request.bytes, |pool, go_on| match pool.rent_group_while(&request, go_on) {
         Ok(_) => Ok(true),
         Err(BlockError::TimedOut { .. }) if tried => Ok(false),

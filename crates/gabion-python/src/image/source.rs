@@ -168,11 +168,11 @@ fn from_file<T: Send>(
         streams::whole("file", source, most)?
     };
     let bytes = whole.as_slice();
-    let told = |error| unopened(py, error, name.as_ref().map(Bound::as_any), partial);
+    let raised = |error| unopened(py, error, name.as_ref().map(Bound::as_any), partial);
     match started_late(source, bytes)? {
-        Some(error) => Err(told(error)),
+        Some(error) => Err(raised(error)),
         // The bytes of the file are held meanwhile: nobody else can give them once more.
-        None => patience.run(py, || detached_ungated(py, || decode(bytes)).map_err(told)),
+        None => patience.run(py, || detached_ungated(py, || decode(bytes)).map_err(raised)),
     }
 }
 

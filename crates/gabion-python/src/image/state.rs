@@ -89,7 +89,7 @@ impl From<ImageError> for Refusal {
 }
 
 impl Refusal {
-    pub fn told(self, py: Python<'_>) -> PyErr {
+    pub fn into_error(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Closed => refusal::closed(py),
             Self::Shown => refusal::buffer_error(
@@ -221,7 +221,7 @@ impl Image {
         match replaced {
             Ok(Some(new)) => new.note(py),
             Ok(None) => Ok(()),
-            Err(refusal) => Err(refusal.told(py)),
+            Err(refusal) => Err(refusal.into_error(py)),
         }
     }
 
@@ -346,7 +346,7 @@ impl Image {
         });
         changed.map_err(|refusal| match refusal {
             Refusal::Core(ImageError::Setting { what }) => refusal::value_error(py, &what),
-            refusal => refusal.told(py),
+            refusal => refusal.into_error(py),
         })
     }
 
