@@ -50,7 +50,8 @@ pub(super) struct Turn<T> {
     left: Condvar,
 }
 
-// SAFETY: the value is reached by the one thread that `owner` names, so that it only moves between threads.
+// SAFETY: at most one thread reaches the value: the one that stored a non-zero `owner`, or, under a global interpreter
+// lock, one inside `briefly`, which cannot let that lock go. So the value only moves between threads.
 unsafe impl<T: Send> Sync for Turn<T> {}
 
 /// A thread's turn, until this is dropped. It cannot leave the attached thread (`py`).
