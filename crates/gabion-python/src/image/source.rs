@@ -160,12 +160,12 @@ fn from_file<T: Send>(
     let whole = if let Some(start) = start {
         // Read anew: what came of it before is lost.
         patience.run(py, || {
-            streams::whole("file", source, most).or_else(|error| streams::stand_at(source, start).and(Err(error)))
+            streams::whole(source, most).or_else(|error| streams::stand_at(source, start).and(Err(error)))
         })?
     } else {
         // What is read of it is gone: so it is not begun before there is some room.
         patience.for_room(py, BEGIN)?;
-        streams::whole("file", source, most)?
+        streams::whole(source, most)?
     };
     let bytes = whole.as_slice();
     let raised = |error| unopened(py, error, name.as_ref().map(Bound::as_any), partial);

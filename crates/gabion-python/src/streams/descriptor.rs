@@ -6,21 +6,20 @@
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::ptr;
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
 
 use super::bytes::Growing;
 use super::chunk;
+use super::classes::Classes;
 use super::file::position;
 use super::refusal;
 use crate::detached::{Detached, detached_ungated};
 use crate::errors::system_error;
-use crate::once::{import, intern, of_module, once};
+use crate::once::{intern, of_module};
 
 /// Bytes between two looks for signals: some milliseconds' worth.
 const STEP: usize = 32 << 20;
@@ -28,35 +27,10 @@ const STEP: usize = 32 << 20;
 /// The same where the other end may be slow.
 const STREAM_STEP: usize = 1 << 20;
 
-/// Whether the file is exactly of one of these classes of `io`.
-fn is_one_of(file: &Bound<'_, PyAny>, of: std::ops::Range<usize>) -> PyResult<bool> {
-    static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
-    let py = file.py();
-    let classes = once(py, &CLASSES, || {
-        let io = import(py, c"io")?;
-        let names = ["FileIO", "BufferedReader", "BufferedWriter", "BufferedRandom"];
-        names.iter().map(|name| Ok(io.getattr(*name)?.cast_into::<PyType>()?.unbind())).collect::<PyResult<_>>()
-    })?;
-    Ok(classes[of].iter().any(|class| file.get_type().is(class.bind(py))))
-}
-
-fn is_raw(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    is_one_of(file, 0..1)
-}
-
-fn is_buffered(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    is_one_of(file, 1..4)
-}
-
-/// Whether the file is of exactly a class that `open()` gives.
-fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(is_raw(file)? || (is_buffered(file)? && is_raw(&file.getattr(intern!(file.py(), "raw")?)?)?))
-}
-
 /// Whether the file is exactly what `socket.socket.makefile()` gives. What encrypts has a class of its own, and its
 /// descriptor must not be written to.
 fn is_socket_file(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let raw = if is_buffered(file)? { file.getattr(intern!(file.py(), "raw")?)? } else { file.clone() };
+    let raw = Classes::get(file.py())?.unbuffered(file)?;
     if raw.get_type().name()? != "SocketIO" {
         return Ok(false);
     }
@@ -96,7 +70,8 @@ impl Pair {
     /// # Errors
     /// ValueError when both are the same file; what flushing raises.
     pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, limit: u64) -> PyResult<Option<Self>> {
-        if !is_plain(src)? || !is_plain(dst)? && !is_socket_file(dst)? {
+        let classes = Classes::get(src.py())?;
+        if !classes.is_of_system(src)? || !classes.is_of_system(dst)? && !is_socket_file(dst)? {
             return Ok(None);
         }
         let Some((from, a)) = regular(src)? else { return Ok(None) };
@@ -225,7 +200,8 @@ impl Rest {
     /// None for every other kind of file, and where nothing is left: so say files of /proc, too, of which some give all
     /// that they have to the first read and nothing to a second one, however short the first was.
     pub(super) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        if !is_plain(file)? || !file.call_method0(intern!(file.py(), "readable")?)?.is_truthy()? {
+        let is_of_system = Classes::get(file.py())?.is_of_system(file)?;
+        if !is_of_system || !file.call_method0(intern!(file.py(), "readable")?)?.is_truthy()? {
             return Ok(None);
         }
         let Some((own, _)) = regular(file)? else { return Ok(None) };
@@ -339,6 +315,18 @@ fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
     Ok(descriptor(file)?.filter(|(_, about)| about.is_file()))
 }
 
+/// A second descriptor of what a number names now. Without a GIL another thread may close the file just now: then the
+/// number is nobody's, which the system refuses, or another file's.
+fn duplicate(number: RawFd) -> std::io::Result<File> {
+    // SAFETY: takes any number; nothing of this process's memory is passed. Not 0 to 2: those are the standard streams'.
+    let own = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if own < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else knows it.
+    Ok(unsafe { File::from_raw_fd(own) })
+}
+
 /// A second descriptor of the same open file, and what the system knows about it; None where it knows nothing.
 ///
 /// # Errors
@@ -350,14 +338,12 @@ fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
     if number < 0 {
         return Ok(None);
     }
-    // SAFETY: not -1. Without a GIL another thread may close the file just now, and the number is then nobody's, which
-    // the system refuses, or another file's: whose it was is asked below, before it is used.
-    let own = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
+    let own = duplicate(number);
     // A file forgets its number before it closes it: as long as it tells it, what was duplicated is its own.
     if ask()? != number {
         return Ok(None);
     }
-    let own = File::from(own.map_err(|error| system_error(py, &error, None))?);
+    let own = own.map_err(|error| system_error(py, &error, None))?;
     let about = own.metadata();
     Ok(about.ok().map(|about| (own, about)))
 }

@@ -5,49 +5,16 @@ use std::ffi::c_int;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
 use super::bytes::items;
 use super::chunk::Window;
+use super::classes::Classes;
 use super::refusal;
 use crate::content::Content;
 use crate::errors::{answered, class_name};
-use crate::once::{import, intern, of_module, once};
+use crate::once::intern;
 use crate::{ffi, result};
-
-/// Classes that make a difference: of the module `io`, and `gabion.streams.Writer`, which is of a module above.
-struct Classes {
-    any: Py<PyType>,
-    raw: Py<PyType>,
-    text: Py<PyType>,
-    buffered: [Py<PyType>; 2],
-    file: Py<PyType>,
-    writer: Py<PyType>,
-    /// Neither text nor raw; to find that out from their bases takes longer than many a read.
-    known: [Py<PyType>; 4],
-}
-
-impl Classes {
-    fn get(py: Python<'_>) -> PyResult<&'static Self> {
-        static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
-        once(py, &CLASSES, || {
-            let io = import(py, c"io")?;
-            let class = |name| PyResult::Ok(io.getattr(name)?.cast_into::<PyType>()?.unbind());
-            let buffered = [class("BufferedReader")?, class("BufferedRandom")?];
-            let known =
-                [class("BufferedReader")?, class("BufferedRandom")?, class("BufferedWriter")?, class("BytesIO")?];
-            let (any, raw, text) = (class("IOBase")?, class("RawIOBase")?, class("TextIOBase")?);
-            let file = class("FileIO")?;
-            let writer = of_module(py, c"gabion._native", c"Writer")?.cast_into::<PyType>()?.unbind();
-            Ok(Self { any, raw, text, buffered, file, writer, known })
-        })
-    }
-
-    fn is_known(&self, file: &Bound<'_, PyAny>) -> bool {
-        self.known.iter().any(|class| file.get_type().is(class.bind(file.py())))
-    }
-}
 
 /// The method, held so that no call looks for it again.
 fn method<'py>(file: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -98,15 +65,7 @@ fn refuse_text(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
 /// Whether a file is one of the buffered ones of open(), whose `readinto1` gives what there is instead of waiting for
 /// all that was asked for.
 pub(super) fn gives_what_it_has(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = file.py();
-    Ok(Classes::get(py)?.buffered.iter().any(|class| file.get_type().is(class.bind(py))))
-}
-
-/// Whether a file is one of open(), buffered or not, so that its bytes are the system's.
-pub(super) fn is_of_system(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = file.py();
-    let is_file = |file: &Bound<'_, PyAny>| PyResult::Ok(file.get_type().is(Classes::get(py)?.file.bind(py)));
-    Ok(is_file(file)? || gives_what_it_has(file)? && is_file(&file.getattr(intern!(py, "raw")?)?)?)
+    Ok(Classes::get(file.py())?.is_buffered_to_read(file))
 }
 
 /// The count that a file's method returned, from 0 to `most`.
@@ -223,7 +182,7 @@ pub(crate) struct Sink {
     /// For a raw file, None says that nothing was written; others return it for "done".
     raw: bool,
     /// A `gabion.streams.Writer`: each of its errors says how far the write came.
-    tells: bool,
+    is_writer: bool,
 }
 
 impl Sink {
@@ -232,9 +191,9 @@ impl Sink {
         refuse_text(name, file)?;
         let classes = Classes::get(py)?;
         let raw = !classes.is_known(file) && file.is_instance(classes.raw.bind(py))?;
-        let tells = file.get_type().is(classes.writer.bind(py));
+        let is_writer = classes.is_writer(file);
         match way(name, file, intern!(py, "write")?)? {
-            Some(write) => Ok(Self { write: write.unbind(), raw, tells }),
+            Some(write) => Ok(Self { write: write.unbind(), raw, is_writer }),
             None => Err(not_a_file(name, "write()", file)),
         }
     }
@@ -286,7 +245,7 @@ impl Sink {
     /// How many bytes an error of `write` says were written before it, else 0. A file around a Writer may pass on the
     /// Writer's number, which is not of its own bytes: only the Writer itself is asked.
     fn written_before(&self, py: Python<'_>, error: &PyErr) -> usize {
-        if self.tells { refusal::bytes_taken(py, error) } else { refusal::characters_written(py, error) }
+        if self.is_writer { refusal::bytes_taken(py, error) } else { refusal::characters_written(py, error) }
     }
 
     fn write_once(&self, bytes: &Bound<'_, PyAny>, length: usize) -> PyResult<Option<usize>> {

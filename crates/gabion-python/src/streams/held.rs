@@ -5,20 +5,14 @@
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyMemoryView, PyType};
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use super::bytes::items;
 use super::chunk::within;
+use super::classes::Classes;
 use super::descriptor::Rest;
 use crate::content::Content;
-use crate::once::{self, intern};
-
-/// Whether it is exactly an `io.BytesIO`.
-fn is_bytes_io(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    Ok(file.get_type().is(once::class(file.py(), &CLASS, c"io", c"BytesIO")?))
-}
+use crate::once::intern;
 
 /// Fewer bytes are copied faster than their place is found.
 const WORTH_IT: usize = 64 << 10;
@@ -31,7 +25,7 @@ const WORTH_IT: usize = 64 << 10;
 /// Before anything is read: what the files raise.
 pub(super) fn read_over(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, limit: u64) -> PyResult<(usize, PyResult<()>)> {
     let nothing = Ok((0, Ok(())));
-    if !is_bytes_io(dst)? {
+    if !Classes::get(dst.py())?.is_bytes_io(dst) {
         return nothing;
     }
     let (at, end) = ends(dst)?;
@@ -85,7 +79,7 @@ pub(crate) struct Held<'py> {
 impl<'py> Held<'py> {
     /// None for what is not exactly an `io.BytesIO`, and where somebody has a view of it, which may be written through.
     pub(super) fn of(file: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
-        if !is_bytes_io(file)? {
+        if !Classes::get(file.py())?.is_bytes_io(file) {
             return Ok(None);
         }
         let (at, end) = ends(file)?;

@@ -18,6 +18,7 @@
 //! | `turn` | one thread at a time |
 //! | `chunk` | memory of the pool as memoryviews, and who still has one |
 //! | `bytes` | a `bytes` that grows, and the bytes of anything that has some |
+//! | `classes` | classes of `io` that make a difference |
 //! | `file` | what a Python file does when it is asked to read or write |
 //! | `descriptor` | real files, copied by the system |
 //! | `held` | the bytes that an `io.BytesIO` holds, without a copy of them |
@@ -36,6 +37,8 @@ mod turn;
 mod chunk;
 
 mod bytes;
+
+mod classes;
 
 mod file;
 

@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 
 use super::chunk::Window;
-use super::file::{Source, is_of_system, position, refuse_closed, set_back};
+use super::classes::Classes;
+use super::file::{Source, position, refuse_closed, set_back};
 use super::held::Held;
 use super::refusal;
 use crate::content::Content;
@@ -39,9 +40,9 @@ pub(crate) struct Gathered {
 /// # Errors
 /// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before
 /// memory is taken for it where it is one of open(); what the pool refuses.
-pub(crate) fn whole<'py>(name: &str, file: &Bound<'py, PyAny>, most: u64) -> PyResult<Whole<'py>> {
-    let source = Source::new(name, file, false)?;
-    refuse_closed(name, file)?;
+pub(crate) fn whole<'py>(file: &Bound<'py, PyAny>, most: u64) -> PyResult<Whole<'py>> {
+    let source = Source::new("file", file, false)?;
+    refuse_closed("file", file)?;
     if let Some(held) = Held::of(file)? {
         refuse_long(file.py(), held.as_slice().len(), most)?;
         held.settle_at_end()?;
@@ -132,7 +133,7 @@ fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
 /// How many bytes lie before the end of a file of open(). `None` of any other: that of an archive decompresses all that
 /// is before its end to get there, and may be of any length.
 fn length(file: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-    if !is_of_system(file)? {
+    if !Classes::get(file.py())?.is_of_system(file)? {
         return Ok(None);
     }
     let Some(at) = position(file)? else { return Ok(None) };
