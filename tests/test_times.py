@@ -28,13 +28,13 @@ def of_trimming(span: Any) -> float:
 
 def of_tables(span: Any) -> float:
     cache = Cache("1 MiB")
-    ttl, idle = (cache.table(word, **{word: span})._settings[at] for word, at in (("ttl", 1), ("idle", 2)))
+    ttl, idle = (cache.table(word, **{word: span})._settings()[at] for word, at in (("ttl", 1), ("idle", 2)))
     assert ttl == idle
     return math.inf if ttl is None else ttl
 
 
 def of_caches(span: Any) -> float:
-    _, ttl, _ = Cache("1 MiB", ttl=span)._settings
+    _, ttl, _ = Cache("1 MiB", ttl=span)._settings()
     return math.inf if ttl is None else ttl
 
 
@@ -212,4 +212,4 @@ def test_text_works_where_time_passes() -> None:
         time.sleep(0.002)
     assert cache.get("long") == 1
     assert isinstance(memory.rent(10, timeout="1 s"), memory.Buffer)
-    assert gabion.Cache("1 MiB", ttl="5 min", idle="30 s")._settings == (None, 300.0, 30.0)
+    assert gabion.Cache("1 MiB", ttl="5 min", idle="30 s")._settings() == (None, 300.0, 30.0)

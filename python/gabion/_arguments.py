@@ -49,7 +49,7 @@ def other_settings(table: CacheTable, cache: CacheTable, max_bytes: Any, ttl: An
         return None
     asked = CacheTable._settings_of(max_bytes, None if ttl is AS_CACHE else ttl, None if idle is AS_CACHE else idle)
     try:
-        there, most = CacheTable._settings.__get__(table), CacheTable._table_stats(cache).max_bytes
+        there, most = CacheTable._settings(table), CacheTable._table_stats(cache).max_bytes
     except ClosedError:  # closed or dropped just now, by another thread
         return None
     # A limit above the cache's counts as the cache's.

@@ -66,7 +66,7 @@ def table_for(above: Table, function: Callable[..., Any]) -> Callable[[], Table]
 
     After the cache's end it raises ClosedError.
     """
-    limit, ttl, idle = CacheTable._settings.__get__(above)
+    limit, ttl, idle = CacheTable._settings(above)
     root = above._gabion_root
     with root._gabion_lock:
         number = next(root._gabion_memoized)

@@ -180,7 +180,7 @@ def _tables_of(cache: Cache, pile: Pile[Any], path: Path) -> list[Table]:
         raise foreign from None
     found: list[Table] = [cache]
     with cache._gabion_lock:
-        there = set(CacheTable._table_names.__get__(cache))
+        there = set(CacheTable._table_names(cache))
         for name, limit, ttl, idle in names:
             if name not in there:
                 cache._gabion_loaded.add(name)

@@ -30,7 +30,7 @@ def seconds_of_stale(stale: object) -> float:
 
 def longer_lived(table: CacheTable, as_put: dict[str, Any], stale: float) -> dict[str, Any]:
     """Return the keywords of a put for a value that lives for ``stale`` seconds more than they say."""
-    _limit, own_ttl, own_idle = CacheTable._settings.__get__(table)
+    _limit, own_ttl, own_idle = CacheTable._settings(table)
     if "expires_at" in as_put:
         raise ValueError("stale= counts from the end of a ttl, not of expires_at: give ttl= in its place")
     if own_idle is not None or "idle" in as_put:

@@ -76,13 +76,13 @@ class Table(Renewer[_K, _V]):
     @property
     def ttl(self) -> float | None:
         """How many seconds a value lives if its put does not say; None is without end."""
-        _limit, ttl, _idle = CacheTable._settings.__get__(self)
+        _limit, ttl, _idle = CacheTable._settings(self)
         return ttl  # type: ignore[no-any-return]
 
     @property
     def idle(self) -> float | None:
         """How many seconds a value lives without being asked for if its put does not say; None is without end."""
-        _limit, _ttl, idle = CacheTable._settings.__get__(self)
+        _limit, _ttl, idle = CacheTable._settings(self)
         return idle  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[_K]:
@@ -505,7 +505,7 @@ class Cache(Saver, Table[_K, _V]):
             table = self._gabion_tables.get(name)
             if table is None or table.closed:
                 table = Table.__new__(Table)
-                times = times_of_table(CacheTable._settings.__get__(self), ttl, idle)
+                times = times_of_table(CacheTable._settings(self), ttl, idle)
                 CacheTable._set_up_in(table, self, name, max_bytes, *times)
                 table._gabion_flights, table._gabion_root = self._gabion_flights, self
                 self._gabion_tables[name] = table
@@ -514,7 +514,7 @@ class Cache(Saver, Table[_K, _V]):
     def tables(self) -> list[str]:
         """Return the names of the tables, without the cache's own."""
         CacheTable._check(self)
-        return [name for name in CacheTable._table_names.__get__(self) if name]
+        return [name for name in CacheTable._table_names(self) if name]
 
     def drop_table(self, name: str) -> bool:
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one.

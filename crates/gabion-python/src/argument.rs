@@ -69,6 +69,10 @@ pub(crate) fn shown_path<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'p
     }
 }
 
+/// How often change() calls a function whose object others replace meanwhile. Threads that only compete for an object
+/// come nowhere near.
+pub(crate) const CHANGES: u32 = 10_000;
+
 /// What the function that change() was given makes of an object. `none` is the call that stores None.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 //!
 //! They are written against the C API: see `fastcall`.
 
+use std::ffi::c_int;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -193,7 +194,6 @@ unsafe extern "C" fn get_or_put(
 /// Whether an object is a function that was written with `def` or `lambda`, makes no coroutine, and was not marked as
 /// one that does: attributes of its own are looked into by `is_asynchronous` in Python, which decides all other cases.
 fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
-    const COROUTINE: i64 = 0x80; // inspect.CO_COROUTINE
     let py = factory.py();
     // SAFETY: alive, and a function by the first look. The field is null or a dict; where there is no global lock,
     // another thread may set it: then either is right.
@@ -209,7 +209,7 @@ fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
     // Not borrowed: another thread may give the function other code.
     let code = factory.getattr(intern!(py, "__code__")?)?;
-    Ok(code.getattr(intern!(py, "co_flags")?)?.extract::<i64>()? & COROUTINE == 0)
+    Ok(code.getattr(intern!(py, "co_flags")?)?.extract::<c_int>()? & ffi::CO_COROUTINE == 0)
 }
 
 unsafe extern "C" fn pop(

@@ -19,7 +19,9 @@ use crate::ffi;
 use crate::immortal::immortalize;
 use crate::scratch::with_encoded_apart;
 
-/// How often a pop builds a value before it removes it, when others put new ones meanwhile.
+/// How often a pop builds a value before it removes it, when others put new ones meanwhile. A few times only: then it
+/// removes the value first, and puts it back if it cannot be built. A pile's pop cannot do so, as a pointer that was
+/// removed is never valid again: it builds more often, and raises at last.
 const POPS: u32 = 4;
 
 /// The members of gabion.PutResult, in the order of [`PutResult`].

@@ -17,7 +17,7 @@ use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, former, missing, not_built, nothing, set_results, tell_key};
 use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options, saving};
-use crate::argument::changed;
+use crate::argument::{CHANGES, changed};
 use crate::codec::Codec;
 use crate::errors::{exception, value_error};
 use crate::figures::Figure;
@@ -26,14 +26,11 @@ use crate::meanwhile::Meanwhile;
 use crate::scratch::with_key;
 use crate::{result, size, time};
 
-/// A limit that is less was meant as a count: the index alone takes as much for the first entry.
+/// Smaller limits are refused: the caller probably meant a number of entries. The index alone takes 4 KiB for the first.
 const LEAST: usize = 4 << 10;
 
 /// How None is put, for whoever means it.
 const PUT_NONE: &str = "put(key, None)";
-
-/// How often a change is tried. Threads that only compete for a key come nowhere near.
-const CHANGES: u32 = 10_000;
 
 #[pymethods]
 impl CacheTable {
@@ -347,12 +344,11 @@ impl CacheTable {
     }
 
     /// How the table was made: its limit in bytes, and its ttl and idle time in seconds.
-    #[getter]
     fn _settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         settings(py, &self.open(py)?.table.options())
     }
 
-    /// As _settings, of a table that would be made with these.
+    /// As _settings(), of a table that would be made with these.
     #[staticmethod]
     fn _settings_of<'py>(
         py: Python<'py>,
@@ -393,7 +389,7 @@ impl CacheTable {
         saving::take_in(self.open(entry.py())?, entry)
     }
 
-    #[getter]
+    /// The names of all tables; the first is the cache's own, "".
     fn _table_names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (tables, names) = (self.made(py)?.shared.store.cache.tables(), result::list(py)?);
         tables.iter().try_for_each(|table| names.append(result::text(py, table.name())?))?;

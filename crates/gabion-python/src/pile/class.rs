@@ -17,7 +17,7 @@ use super::state::Pile;
 use super::stats::PileStats;
 use super::view::PileView;
 use super::{many, number, refusal};
-use crate::argument::Given;
+use crate::argument::{CHANGES, Given};
 use crate::codec::Codec;
 use crate::errors::{class_name, exception, value_error};
 use crate::figures::Figure;
@@ -41,10 +41,6 @@ pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
 
 /// How often `pop` builds an object that others replace meanwhile.
 const POPS: usize = 100;
-
-/// How often `change` calls a function whose object others replace meanwhile. Threads that only compete for an object
-/// come nowhere near.
-const CHANGES: usize = 10_000;
 
 /// Formats that a memoryview can show.
 const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
