@@ -95,7 +95,7 @@ impl Window {
     }
 
     /// Leaves the chunk to those who have views of it, at once: also where PyO3 does not count, as in `fastcall`.
-    pub(super) fn let_go(self, py: Python<'_>) {
+    pub(super) fn release_now(self, py: Python<'_>) {
         self.chunk.drop_ref(py);
     }
 
@@ -124,7 +124,7 @@ impl Window {
 
     fn offer<'py>(&self, py: Python<'py>, from: usize, to: usize, readonly: bool) -> PyResult<Bound<'py, PyAny>> {
         assert!(from <= to && to <= self.len(), "bytes of this chunk");
-        // Relaxed: counted by the thread whose turn it is, which is the one that asks.
+        // Relaxed: counted by the thread that has the stream's lock, which is the one that asks.
         self.chunk().parts.fetch_add(1, Ordering::Relaxed);
         let part = Bound::new(py, Part { chunk: self.chunk.clone_ref(py), from, length: to - from, readonly })?;
         // SAFETY: attached; a new reference or null with an error set.

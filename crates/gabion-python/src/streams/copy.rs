@@ -83,8 +83,8 @@ pub(super) fn copy(
         // SAFETY: the chunk is this call's own: no view of it was lent out.
         let bytes = unsafe { std::slice::from_raw_parts_mut(window.start(), window.len()) };
         let result = pair.copy(py, bytes);
-        let settled = pair.settle(src, dst);
-        return match result.and(settled) {
+        let moved = pair.seek_behind(src, dst);
+        return match result.and(moved) {
             Ok(()) => Ok(pair.copied()),
             Err(error) => Err(stopped(py, error, pair.copied())),
         };
@@ -102,7 +102,7 @@ pub(super) fn copy(
 fn from_memory(py: Python<'_>, mut held: Held<'_>, sink: &Sink, length: usize, limit: u64) -> PyResult<u64> {
     let mut copied = 0;
     let result = parts_to(py, &mut held, sink, length, limit, &mut copied);
-    match result.and(held.settle()) {
+    match result.and(held.seek_behind()) {
         Ok(()) => Ok(copied),
         Err(error) => Err(stopped(py, error, copied)),
     }
@@ -192,5 +192,11 @@ fn behind_written(src: &Bound<'_, PyAny>, error: PyErr, unwritten: usize) -> PyE
 }
 
 fn stopped(py: Python<'_>, error: PyErr, copied: u64) -> PyErr {
-    refusal::told(py, error, "bytes_copied", copied, &format!("gabion.streams.copy: {copied} bytes were copied before"))
+    refusal::with_progress(
+        py,
+        error,
+        "bytes_copied",
+        copied,
+        &format!("gabion.streams.copy: {copied} bytes were copied before"),
+    )
 }

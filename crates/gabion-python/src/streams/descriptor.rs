@@ -179,7 +179,7 @@ impl Pair {
     }
 
     /// Sets the Python files behind what was copied.
-    pub(super) fn settle(&mut self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub(super) fn seek_behind(&mut self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<()> {
         src.call_method1(intern!(src.py(), "seek")?, (self.at,))?;
         if self.outlet == Outlet::Stream {
             return Ok(());

@@ -106,12 +106,12 @@ impl<'py> Held<'py> {
     }
 
     /// Has the file stand behind what was read.
-    pub(super) fn settle(&self) -> PyResult<()> {
+    pub(super) fn seek_behind(&self) -> PyResult<()> {
         self.file.call_method1(intern!(self.file.py(), "seek")?, (self.at,)).map(drop)
     }
 
     /// Has the file stand at its end; the bytes are those from where it stood.
-    pub(super) fn settle_at_end(&self) -> PyResult<()> {
+    pub(super) fn seek_to_end(&self) -> PyResult<()> {
         self.file.call_method1(intern!(self.file.py(), "seek")?, (self.at.max(self.end),)).map(drop)
     }
 }

@@ -2,7 +2,7 @@
 //! times; and the finalizer, for which there is no other way in.
 //!
 //! They are written against the C API: see `fastcall`. What is in the chunk, or fits into it, is copied without taking
-//! a turn.
+//! the lock.
 
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
@@ -78,7 +78,7 @@ unsafe extern "C" fn read(slf: *mut PyObject, args: *mut *mut PyObject, count: i
     let work = |py: Python<'_>, this: &Reader, args: &[Bound<'_, PyAny>]| {
         let wanted = size(py, args, "read(size=-1)")?;
         // SAFETY: bytes are made, which runs no Python code.
-        let here = unsafe { this.turn.briefly(py, |ahead| ahead.bytes_here(py, wanted)) };
+        let here = unsafe { this.ahead.briefly(py, |ahead| ahead.bytes_here(py, wanted)) };
         match here.flatten() {
             Some(bytes) => bytes.map(Bound::into_ptr),
             None => Ok(this.read_all(py, wanted)?.map_or_else(|| none(py), Bound::into_ptr)),
@@ -111,7 +111,7 @@ unsafe extern "C" fn readinto(slf: *mut PyObject, args: *mut *mut PyObject, coun
         let [target] = args else { return Err(wrong_count(py, "readinto(buffer)", args.len())) };
         let content = Content::writable(target)?;
         // SAFETY: bytes are copied, which runs no Python code.
-        if unsafe { this.turn.briefly(py, |ahead| ahead.fill_here(&content)) } == Some(true) {
+        if unsafe { this.ahead.briefly(py, |ahead| ahead.fill_here(&content)) } == Some(true) {
             return Ok(number(content.len()));
         }
         Ok(this.read_into(target, &content, false)?.map_or_else(|| none(py), number))

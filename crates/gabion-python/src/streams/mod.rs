@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   copy(src, dst)          Reader(file)            Writer(file)
-//!        │                     │ Turn                   │ Turn
+//!        │                     │ OwnedLock              │ OwnedLock
 //!        ├──────────► Window ◄─┴────────────────────────┘
 //!        │               │ one chunk, lent out as memoryviews
 //!        │        Source · Sink            file.readinto / read, file.write
@@ -14,8 +14,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `refusal` | what a stream refuses, and how Python is told |
-//! | `turn` | one thread at a time |
+//! | `refusal` | what a stream refuses, and the exceptions for it |
+//! | `owned_lock` | one thread at a time |
 //! | `chunk` | memory of the pool as memoryviews, and who still has one |
 //! | `bytes` | a `bytes` that grows, and the bytes of anything that has some |
 //! | `classes` | classes of `io` that make a difference |
@@ -32,7 +32,7 @@
 
 mod refusal;
 
-mod turn;
+mod owned_lock;
 
 mod chunk;
 
@@ -75,6 +75,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     make_class::<chunk::Chunk>(m);
     make_class::<chunk::Part>(m);
     hot::install(m.py())?;
-    turn::register(m)?;
+    owned_lock::register(m)?;
     m.add_function(wrap_pyfunction!(copy::copy, m)?)
 }

@@ -9,8 +9,8 @@ use super::bytes::{Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
 use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, refuse_unreadable, says};
+use super::owned_lock::{End, Guard, OwnedLock};
 use super::refusal;
-use super::turn::{End, Inside, Turn};
 use crate::content::Content;
 use crate::ffi;
 use crate::once::intern;
@@ -42,7 +42,7 @@ use crate::result;
 pub(super) struct Reader {
     file: Py<PyAny>,
     chunk: usize,
-    pub turn: Turn<Ahead>,
+    pub ahead: OwnedLock<Ahead>,
 }
 
 /// As many bytes as the buffer of `io.BufferedReader` usually has, and so its `peek` returns at most. Whoever peeks
@@ -72,9 +72,9 @@ fn length_of(bytes: &Bound<'_, PyAny>) -> usize {
 }
 
 impl Reader {
-    fn open<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, Ahead>> {
-        let state = self.turn.take(py)?;
-        if state.source.is_some() { Ok(state) } else { Err(self.turn.refusal(py)) }
+    fn open<'py>(&self, py: Python<'py>) -> PyResult<Guard<'_, 'py, Ahead>> {
+        let state = self.ahead.lock(py)?;
+        if state.source.is_some() { Ok(state) } else { Err(self.ahead.refusal(py)) }
     }
 
     /// Reads into `target`, whose bytes are `content`, until it is full, or once.
@@ -158,7 +158,7 @@ impl Reader {
     #[inline(always)]
     pub(super) fn line<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         // SAFETY: bytes are searched and made, which runs no Python code.
-        let here = unsafe { self.turn.briefly(py, |ahead| ahead.line_here(py, most)) };
+        let here = unsafe { self.ahead.briefly(py, |ahead| ahead.line_here(py, most)) };
         match here.flatten() {
             Some(line) => line.map(Some),
             None => self.line_from_file(py, most),
@@ -186,7 +186,7 @@ impl Reader {
         let chunk = chunk::length(chunk)?;
         let ahead = Ahead::of(Source::new("file", file, gives_soon(file)?)?);
         refuse_unreadable("file", file)?;
-        Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", ahead) })
+        Ok(Self { file: file.clone().unbind(), chunk, ahead: OwnedLock::new("Reader", ahead) })
     }
 
     /// Read and return up to size bytes with one read of the file at most; what there is, or a chunk, for None and
@@ -293,7 +293,7 @@ impl Reader {
 
     /// Give the chunk back and close the file. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.turn.take(py)?;
+        let mut state = self.ahead.lock(py)?;
         if !state.close() {
             return Ok(());
         }
@@ -305,7 +305,7 @@ impl Reader {
     /// True after close() and detach().
     #[getter]
     fn closed(&self) -> bool {
-        self.turn.is_over()
+        self.ahead.is_over()
     }
 
     /// The file that is read.
@@ -392,7 +392,7 @@ impl Reader {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if self.turn.is_detached() {
+        if self.ahead.is_detached() {
             return Ok("<gabion.streams.Reader, detached>".to_owned());
         }
         Ok(format!("<gabion.streams.Reader of {}>", self.file.bind(py).repr()?))
@@ -400,7 +400,7 @@ impl Reader {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.file)?;
-        match self.turn.idle() {
+        match self.ahead.idle() {
             Some(Ahead { source: Some(source), .. }) => source.traverse(&visit),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! What a stream refuses, and how Python is told.
+//! What a stream refuses, and the exceptions for it.
 
 use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -88,9 +88,9 @@ pub(super) fn bytes_taken(py: Python<'_>, error: &PyErr) -> usize {
     error.value(py).getattr("bytes_taken").and_then(|count| count.extract()).unwrap_or(0)
 }
 
-/// Tells an error how far the work had come: an attribute for programs, a note for people.
+/// An error that says how far the work had come: by an attribute for programs, by a note for people.
 #[cold]
-pub(super) fn told(py: Python<'_>, error: PyErr, attribute: &str, count: u64, note: &str) -> PyErr {
+pub(super) fn with_progress(py: Python<'_>, error: PyErr, attribute: &str, count: u64, note: &str) -> PyErr {
     // An exception that takes neither is raised as it is.
     let set = || error.value(py).setattr(result::text(py, attribute)?, result::number(py, count)?);
     let _: PyResult<()> = set();

@@ -45,7 +45,7 @@ pub(crate) fn whole<'py>(file: &Bound<'py, PyAny>, most: u64) -> PyResult<Whole<
     refuse_closed("file", file)?;
     if let Some(held) = Held::of(file)? {
         refuse_long(file.py(), held.as_slice().len(), most)?;
-        held.settle_at_end()?;
+        held.seek_to_end()?;
         return Ok(Whole::Held(held));
     }
     gather(file, &source, most).map(Whole::Read)

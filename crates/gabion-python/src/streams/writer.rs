@@ -6,8 +6,8 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::chunk::{self, Window};
 use super::file::{Sink, Wrote, call_if_there, refuse_unwritable, says};
+use super::owned_lock::{End, Guard, OwnedLock};
 use super::refusal;
-use super::turn::{End, Inside, Turn};
 use crate::content::Content;
 use crate::once::intern;
 
@@ -42,7 +42,7 @@ use crate::once::intern;
 pub(super) struct Writer {
     file: Py<PyAny>,
     chunk: usize,
-    turn: Turn<State>,
+    state: OwnedLock<State>,
 }
 
 /// Equation: the bytes of the window that are gathered and not written are `start..end`; without a window both are 0.
@@ -64,7 +64,7 @@ impl State {
             if window.is_kept()
                 && let Some(window) = self.window.take()
             {
-                window.let_go(py);
+                window.release_now(py);
             }
         }
         wrote
@@ -105,9 +105,9 @@ impl State {
 }
 
 impl Writer {
-    fn open<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, State>> {
-        let state = self.turn.take(py)?;
-        if state.sink.is_some() { Ok(state) } else { Err(self.turn.refusal(py)) }
+    fn open<'py>(&self, py: Python<'py>) -> PyResult<Guard<'_, 'py, State>> {
+        let state = self.state.lock(py)?;
+        if state.sink.is_some() { Ok(state) } else { Err(self.state.refusal(py)) }
     }
 
     /// Hands over what is gathered, all of it.
@@ -177,7 +177,7 @@ impl Writer {
     unsafe fn gather(&self, py: Python<'_>, bytes: *const u8, length: usize) -> bool {
         // SAFETY: bytes are copied, those that the caller answers for, into room that was looked for.
         let gathered = unsafe {
-            self.turn.briefly(py, |state| match &mut state.window {
+            self.state.briefly(py, |state| match &mut state.window {
                 Some(window) if length < self.chunk && length <= self.chunk - state.end => {
                     window.copy_in(state.end, bytes, length);
                     state.end += length;
@@ -199,7 +199,7 @@ impl Writer {
             Err(error) => {
                 let note =
                     format!("gabion.streams.Writer: {taken} of {} bytes of this write() were taken", content.len());
-                Err(refusal::told(py, error, "bytes_taken", taken as u64, &note))
+                Err(refusal::with_progress(py, error, "bytes_taken", taken as u64, &note))
             }
         }
     }
@@ -207,14 +207,14 @@ impl Writer {
     /// What the collector calls before it takes a cycle apart: the file is still whole.
     pub(super) fn finalize(&self, py: Python<'_>) {
         // When somebody is inside, it is not the end.
-        if let Ok(mut state) = self.turn.take(py) {
+        if let Ok(mut state) = self.state.lock(py) {
             state.hand_over_at_the_end(py, &self.file);
         }
     }
 
     /// Hands over what is gathered and lets go of the file.
     fn shut(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.turn.take(py)?;
+        let mut state = self.state.lock(py)?;
         if state.sink.is_none() {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl Writer {
         let sink = Some(Sink::new("file", file)?);
         refuse_unwritable("file", file)?;
         let state = State { sink, window: None, start: 0, end: 0 };
-        Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Writer", state) })
+        Ok(Self { file: file.clone().unbind(), chunk, state: OwnedLock::new("Writer", state) })
     }
 
     /// Take the bytes of each object of an iterable.
@@ -292,7 +292,7 @@ impl Writer {
     /// Write what is collected and close the file. If writing fails, the file is closed all the same and the error is
     /// raised. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.turn.take(py)?.sink.is_none() {
+        if self.state.lock(py)?.sink.is_none() {
             return Ok(());
         }
         let shut = self.shut(py);
@@ -303,7 +303,7 @@ impl Writer {
     /// True after close() and detach().
     #[getter]
     fn closed(&self) -> bool {
-        self.turn.is_over()
+        self.state.is_over()
     }
 
     /// The file that is written.
@@ -370,7 +370,7 @@ impl Writer {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if self.turn.is_detached() {
+        if self.state.is_detached() {
             return Ok("<gabion.streams.Writer, detached>".to_owned());
         }
         Ok(format!("<gabion.streams.Writer of {}>", self.file.bind(py).repr()?))
@@ -378,7 +378,7 @@ impl Writer {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.file)?;
-        match self.turn.idle() {
+        match self.state.idle() {
             Some(State { sink: Some(sink), .. }) => sink.traverse(&visit),
             _ => Ok(()),
         }
@@ -398,7 +398,7 @@ impl Drop for Writer {
     /// What is gathered is not lost.
     fn drop(&mut self) {
         let file = &self.file;
-        let Some(state) = self.turn.last() else { return };
+        let Some(state) = self.state.last() else { return };
         if state.gathered() > 0 {
             // The end of an object may come while an error is on its way.
             Python::attach(|py| {

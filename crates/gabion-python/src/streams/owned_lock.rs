@@ -1,4 +1,4 @@
-//! One thread at a time. Whoever waits lets other threads run; who comes back in while inside is refused.
+//! A lock that knows its owner: whoever waits lets other threads run, and who comes back in while inside is refused.
 //!
 //! ```text
 //!   owner = 0                nobody is inside
@@ -26,7 +26,7 @@ const WAITED: usize = 1;
 /// No thread's number.
 const BRIEFLY: usize = 2;
 
-/// How the value of a turn ended.
+/// How what is locked ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Closed = 1,
@@ -37,7 +37,7 @@ pub(super) enum End {
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
 /// What one thread at a time may use, until it is over.
-pub(super) struct Turn<T> {
+pub(super) struct OwnedLock<T> {
     what: &'static str,
     owner: AtomicUsize,
     /// `FORKS` when the owner came, or later. Another process's thread does not leave in this one.
@@ -52,11 +52,11 @@ pub(super) struct Turn<T> {
 
 // SAFETY: at most one thread reaches the value: the one that stored a non-zero `owner`, or, under a global interpreter
 // lock, one inside `briefly`, which cannot let that lock go. So the value only moves between threads.
-unsafe impl<T: Send> Sync for Turn<T> {}
+unsafe impl<T: Send> Sync for OwnedLock<T> {}
 
-/// A thread's turn, until this is dropped. It cannot leave the attached thread (`py`).
-pub(super) struct Inside<'a, 'py, T> {
-    turn: &'a Turn<T>,
+/// A thread's hold of the lock, until this is dropped. It cannot leave the attached thread (`py`).
+pub(super) struct Guard<'a, 'py, T> {
+    lock: &'a OwnedLock<T>,
     py: Python<'py>,
 }
 
@@ -72,14 +72,14 @@ fn me() -> usize {
     NUMBER.get()
 }
 
-impl<T: Send> Turn<T> {
+impl<T: Send> OwnedLock<T> {
     pub(super) fn new(what: &'static str, value: T) -> Self {
         let (gate, left) = (Mutex::new(()), Condvar::new());
         let (owner, forks, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
         Self { what, owner, forks, over, value: UnsafeCell::new(value), gate, left }
     }
 
-    /// Whether `Inside::end` was called.
+    /// Whether `Guard::end` was called.
     pub(super) fn is_over(&self) -> bool {
         // Relaxed: nothing is read on the strength of it.
         self.over.load(Ordering::Relaxed) != 0
@@ -97,8 +97,8 @@ impl<T: Send> Turn<T> {
         if self.is_detached() { refusal::detached(py, self.what) } else { refusal::closed(py, self.what) }
     }
 
-    /// Waits for the turn. RuntimeError for a thread that is inside, and when the process was forked while another was.
-    pub(super) fn take<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, T>> {
+    /// Waits for the lock. RuntimeError for a thread that is inside, and when the process was forked while another was.
+    pub(super) fn lock<'py>(&self, py: Python<'py>) -> PyResult<Guard<'_, 'py, T>> {
         let me = me();
         self.note_forks();
         while !self.enter(py, me) {
@@ -112,7 +112,7 @@ impl<T: Send> Turn<T> {
             }
             self.wait(py);
         }
-        Ok(Inside { turn: self, py })
+        Ok(Guard { lock: self, py })
     }
 
     /// Has `work` use the value for a moment, or returns None when somebody is inside.
@@ -203,7 +203,7 @@ impl<T: Send> Turn<T> {
     }
 }
 
-impl<T> Turn<T> {
+impl<T> OwnedLock<T> {
     #[inline(always)]
     fn leave(&self, _py: Python<'_>) {
         let owner = if cfg!(Py_GIL_DISABLED) {
@@ -229,31 +229,31 @@ impl<T> Turn<T> {
     }
 }
 
-impl<T> Inside<'_, '_, T> {
+impl<T> Guard<'_, '_, T> {
     /// Says that the value is closed, and how. Relaxed: nothing is read on the strength of it.
     pub(super) fn end(&self, how: End) {
-        self.turn.over.store(how as u8, Ordering::Relaxed);
+        self.lock.over.store(how as u8, Ordering::Relaxed);
     }
 }
 
-impl<T> Drop for Inside<'_, '_, T> {
+impl<T> Drop for Guard<'_, '_, T> {
     fn drop(&mut self) {
-        self.turn.leave(self.py);
+        self.lock.leave(self.py);
     }
 }
 
-impl<T> Deref for Inside<'_, '_, T> {
+impl<T> Deref for Guard<'_, '_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: it is this thread's turn.
-        unsafe { &*self.turn.value.get() }
+        // SAFETY: this thread has the lock.
+        unsafe { &*self.lock.value.get() }
     }
 }
 
-impl<T> DerefMut for Inside<'_, '_, T> {
+impl<T> DerefMut for Guard<'_, '_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: it is this thread's turn, and `self` is borrowed for as long as the value.
-        unsafe { &mut *self.turn.value.get() }
+        // SAFETY: this thread has the lock, and `self` is borrowed for as long as the value.
+        unsafe { &mut *self.lock.value.get() }
     }
 }
 
