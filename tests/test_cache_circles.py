@@ -218,7 +218,7 @@ def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> No
         entered.set()
         ready.wait(HANGS)
         # The loop's thread waits by now, or is about to.
-        assert eventually(lambda: any(flight.waiters for flight in cache._gabion_flights.flying.values()))
+        assert eventually(lambda: any(flight.waiters for flight in cache._gabion_flights.in_flight.values()))
         time.sleep(0.05)
         try:
             return cache.get_or_put("task's", lambda: "inner")

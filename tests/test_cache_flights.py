@@ -71,7 +71,7 @@ def test_who_waits_has_the_failure_and_who_asks_later_tries(cache: Cache) -> Non
     def factory() -> str:
         attempts.append(1)
         # All wait by now.
-        assert eventually(lambda: sum(len(flight.waiters) for flight in cache._gabion_flights.flying.values()) == 7)
+        assert eventually(lambda: sum(len(flight.waiters) for flight in cache._gabion_flights.in_flight.values()) == 7)
         raise ValueError("not yet")
 
     def ask() -> None:
@@ -347,7 +347,7 @@ def never_ending(cache: Cache, key: str) -> tuple[asyncio.AbstractEventLoop, asy
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(cache.get_or_put(key, factory))
-    while not cache._gabion_flights.flying:
+    while not cache._gabion_flights.in_flight:
         loop.run_until_complete(asyncio.sleep(0))
     return loop, task
 
@@ -370,7 +370,7 @@ def test_a_factory_of_a_closed_loop_is_taken_over(cache: Cache, how: str, closed
         else:
             assert cache.get_or_put("key", lambda: "made") == "made"
 
-    (flight,) = cache._gabion_flights.flying.values()
+    (flight,) = cache._gabion_flights.in_flight.values()
     if closed == "before":
         loop.close()
         ask() if how == "same thread" else run(ask, ask)
@@ -386,7 +386,7 @@ def test_a_factory_of_a_closed_loop_is_taken_over(cache: Cache, how: str, closed
             loop.close()
 
         run(ask, ask, close)
-    assert not cache._gabion_flights.flying
+    assert not cache._gabion_flights.in_flight
     # What is left of it is thrown away, and is none of the others' business.
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     del task
@@ -403,7 +403,7 @@ def test_a_circle_is_not_closed_by_a_factory_of_a_closed_loop(cache: Cache) -> N
         began.set()
         return cache.get_or_put("stranded", lambda: "made")
 
-    (flight,) = cache._gabion_flights.flying.values()
+    (flight,) = cache._gabion_flights.in_flight.values()
     waiter = threading.Thread(target=lambda: cache.get_or_put("outer", waits))
     waiter.start()
     assert began.wait(HANGS)

@@ -143,7 +143,7 @@ def test_many_threads_make_and_discard_the_same_keys(cache: Cache) -> None:
                 assert cache.get_or_put(key, lambda key=key: facts[key]) >= known
 
     within(lambda: run(*[lambda seed=seed: work(seed) for seed in range(6)]))
-    assert not cache._gabion_flights.flying
+    assert not cache._gabion_flights.in_flight
     assert [cache.get_or_put(key, lambda key=key: facts[key]) for key in range(3)] == facts
     cache.validate()
 
@@ -181,7 +181,7 @@ def test_a_handler_that_raises_anywhere_leaves_no_flight(cache: Cache) -> None:
                     interrupted += 1
                 signal.setitimer(signal.ITIMER_REAL, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            assert not cache._gabion_flights.flying, f"call {number} is still under way"
+            assert not cache._gabion_flights.in_flight, f"call {number} is still under way"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -22,8 +22,8 @@ def cache() -> Iterator[Cache]:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gabion._flights, "_LOOK", 0.02)
-    monkeypatch.setattr(gabion._flights, "_REST", 0.2, raising=False)
+    monkeypatch.setattr(gabion._flights, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(gabion._flights, "_LOOP_DEAD_SECONDS", 0.2, raising=False)
 
 
 class Left:
@@ -32,9 +32,9 @@ class Left:
     def __init__(self, cache: Cache) -> None:
         self.loop, self.go = asyncio.new_event_loop(), False
         self.task = self.loop.create_task(cache.get_or_put("k", self._late))
-        while not cache._gabion_flights.flying:
+        while not cache._gabion_flights.in_flight:
             self.step()
-        (self.flight,) = cache._gabion_flights.flying.values()
+        (self.flight,) = cache._gabion_flights.in_flight.values()
 
     async def _late(self) -> str:
         while not self.go:
@@ -73,7 +73,7 @@ def test_a_factory_of_a_loop_that_rests_is_taken_over(cache: Cache, soon: None, 
     # Its end, when it comes after all, is none of the others' business.
     assert left.end() == "late"
     assert cache["k"] == "made"
-    assert not cache._gabion_flights.flying
+    assert not cache._gabion_flights.in_flight
     cache.discard("k")
     assert cache.get_or_put("k", lambda: "anew") == "anew"
 
@@ -98,7 +98,7 @@ def test_a_late_end_while_another_makes_the_value(cache: Cache, soon: None) -> N
     assert set(results) <= {"made", "late"}
     assert len(results) == 2
     assert cache.get_or_put("k", lambda: "anew") in ("made", "late")
-    assert not cache._gabion_flights.flying
+    assert not cache._gabion_flights.in_flight
 
 
 def test_a_loop_that_is_run_now_and_then_keeps_its_factory(cache: Cache, soon: None) -> None:

@@ -286,7 +286,7 @@ def test_who_waits_has_what_is_not_kept() -> None:
     assert began.wait(HANGS)
     for thread in threads[1:]:
         thread.start()
-    assert eventually(lambda: any(flight.waiters for flight in list(own._gabion_flights.flying.values())))
+    assert eventually(lambda: any(flight.waiters for flight in list(own._gabion_flights.in_flight.values())))
     go.set()
     for thread in threads:
         thread.join(HANGS)
@@ -309,7 +309,7 @@ def test_what_is_not_kept_need_not_be_storable_whoever_waits() -> None:
     assert began.wait(HANGS)
     for thread in threads[1:]:
         thread.start()
-    assert eventually(lambda: any(flight.waiters for flight in list(own._gabion_flights.flying.values())))
+    assert eventually(lambda: any(flight.waiters for flight in list(own._gabion_flights.in_flight.values())))
     go.set()
     for thread in threads:
         thread.join(HANGS)

@@ -21,7 +21,7 @@ from gabion.testing import advance
 def cache() -> Iterator[gabion.Cache]:
     with gabion.Cache("8 MiB") as cache:
         yield cache
-        assert not cache._gabion_flights.flying
+        assert not cache._gabion_flights.in_flight
 
 
 def test_a_value_is_made_anew_when_its_own_time_is_over_and_not_before(cache):

@@ -23,7 +23,7 @@ from gabion import Cache
 def cache() -> Iterator[Cache]:
     with Cache("16 MiB") as cache:
         yield cache
-        assert not cache._gabion_flights.flying
+        assert not cache._gabion_flights.in_flight
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
@@ -105,7 +105,7 @@ def test_a_coroutine_that_is_thrown_away_ends_its_factory(cache: Cache) -> None:
         thrown.close()
         await settled()
         assert (slow.calls, slow.ended) == (1, 1)
-        assert not cache._gabion_flights.flying
+        assert not cache._gabion_flights.in_flight
 
     played(main)
 
@@ -136,7 +136,7 @@ def test_a_factory_that_others_wait_for_ends_with_the_last_of_them(cache: Cache,
         slow = Slow()
         first = asyncio.create_task(cache.get_or_put("k", slow))
         await slow.begun.wait()
-        (flight,) = cache._gabion_flights.flying.values()
+        (flight,) = cache._gabion_flights.in_flight.values()
         waits.set()
         while not flight.waiters:
             await asyncio.sleep(0.01)
@@ -144,7 +144,7 @@ def test_a_factory_that_others_wait_for_ends_with_the_last_of_them(cache: Cache,
         with pytest.raises(asyncio.CancelledError):
             await first
         assert slow.ended == 0
-        while not left.is_set() or cache._gabion_flights.flying:
+        while not left.is_set() or cache._gabion_flights.in_flight:
             await asyncio.sleep(0.01)
         assert (slow.calls, slow.ended) == (1, 1)
 
@@ -162,7 +162,7 @@ def test_a_thread_has_what_the_first_caller_left(cache: Cache) -> None:
         slow = Slow()
         first = asyncio.create_task(cache.get_or_put("k", slow))
         await slow.begun.wait()
-        (flight,) = cache._gabion_flights.flying.values()
+        (flight,) = cache._gabion_flights.in_flight.values()
         waits.set()
         while not flight.waiters:
             await asyncio.sleep(0.01)
@@ -183,7 +183,7 @@ def test_a_loop_that_is_closed_under_the_task(cache: Cache, caplog: pytest.LogCa
     async def begin() -> Any:
         first = asyncio.create_task(cache.get_or_put("k", lasting))
         await settled()
-        (flight,) = cache._gabion_flights.flying.values()
+        (flight,) = cache._gabion_flights.in_flight.values()
         threads[0].start()
         while not flight.waiters:
             await asyncio.sleep(0.01)
@@ -244,7 +244,7 @@ def test_a_task_is_held(cache: Cache) -> None:
         tasks[0].cancel()
         await settled()
         gc.collect()
-        assert sum(each.get_coro().__name__ == "_gabion_fly" for each in asyncio.all_tasks()) == 1
+        assert sum(each.get_coro().__name__ == "_gabion_run_factory" for each in asyncio.all_tasks()) == 1
         slow.go.set()
         assert await tasks[1] == "made"
 
@@ -272,7 +272,7 @@ def test_a_waiter_of_another_loop_that_is_cancelled(cache: Cache) -> None:
 
     thread = threading.Thread(target=first)
     thread.start()
-    assert eventually(lambda: cache._gabion_flights.flying)
+    assert eventually(lambda: cache._gabion_flights.in_flight)
     time.sleep(0.05)
     within(lambda: asyncio.run(ask()))
     thread.join(HANGS)

@@ -16,7 +16,7 @@ from gabion import Cache
 def cache() -> Iterator[Cache]:
     with Cache("16 MiB") as cache:
         yield cache
-        assert not cache._gabion_flights.flying
+        assert not cache._gabion_flights.in_flight
 
 
 @pytest.mark.parametrize("memoized", [False, True])
@@ -73,7 +73,7 @@ def test_the_last_one_ends_when_the_factory_has_ended(cache: Cache, last: int) -
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert (slow.calls, slow.ended) == (1, 1)
-        assert not cache._gabion_flights.flying
+        assert not cache._gabion_flights.in_flight
 
     played(main)
 
@@ -113,7 +113,7 @@ def test_a_task_that_is_cancelled_before_its_first_step(cache: Cache) -> None:
         first = asyncio.create_task(cache.get_or_put("k", slow))
         second = asyncio.create_task(cache.get_or_put("k", slow))
         await asyncio.sleep(0)
-        (flight,) = cache._gabion_flights.flying.values()
+        (flight,) = cache._gabion_flights.in_flight.values()
         assert flight.task.cancel()
         slow.go.set()
         with pytest.raises(asyncio.CancelledError):

@@ -26,11 +26,11 @@ from gabion._flights import Flight
 def cache() -> Iterator[Cache]:
     with Cache("16 MiB") as cache:
         yield cache
-        assert not cache._gabion_flights.flying
+        assert not cache._gabion_flights.in_flight
 
 
 def waiting(cache: Cache) -> int:
-    return sum(len(flight.waiters) for flight in list(cache._gabion_flights.flying.values()))
+    return sum(len(flight.waiters) for flight in list(cache._gabion_flights.in_flight.values()))
 
 
 class Failed(Exception):
@@ -87,7 +87,7 @@ def test_threads_and_tasks_have_one_failure(cache: Cache) -> None:
         begin = ask if first == "thread" else lambda alone=alone: asyncio.run(alone())
         thread = threading.Thread(target=begin)
         thread.start()
-        assert eventually(lambda: cache._gabion_flights.flying)
+        assert eventually(lambda: cache._gabion_flights.in_flight)
         run(ask, ask, lambda many=many: asyncio.run(many()))
         thread.join(HANGS)
         assert [type(error) for error in errors] == [Failed] * 6
@@ -330,10 +330,10 @@ def test_a_wait_has_an_end(cache: Cache, timeout: Any) -> None:
         return await awaited(2)
 
     def elsewhere(call: Callable[[], Any]) -> threading.Thread:
-        before = len(cache._gabion_flights.flying)
+        before = len(cache._gabion_flights.in_flight)
         thread = threading.Thread(target=call)
         thread.start()
-        assert eventually(lambda: len(cache._gabion_flights.flying) > before)
+        assert eventually(lambda: len(cache._gabion_flights.in_flight) > before)
         return thread
 
     threads = [
@@ -357,7 +357,7 @@ def test_a_wait_has_an_end(cache: Cache, timeout: Any) -> None:
             call()
         assert time.monotonic() - began < 30
     assert waiting(cache) == 0
-    assert all(not flight.calls for flight in cache._gabion_flights.flying.values())
+    assert all(not flight.calls for flight in cache._gabion_flights.in_flight.values())
     go.set()
     for thread in threads:
         thread.join(HANGS)
@@ -411,7 +411,7 @@ def test_the_time_counts_over_all_who_make_it(cache: Cache) -> None:
                 cache.get_or_put("k", slow)
 
     def bounded() -> None:
-        assert eventually(lambda: cache._gabion_flights.flying)
+        assert eventually(lambda: cache._gabion_flights.in_flight)
         try:
             while True:
                 with pytest.raises(Interrupt):
@@ -456,7 +456,7 @@ def test_a_wait_that_a_handler_breaks_off_is_nobody_else_s_end(cache: Cache, tim
     for _ in range(3):
         threads.append(threading.Thread(target=lambda: results.append(cache.get_or_put("k", slow, timeout=timeout))))
         threads[-1].start()
-        assert eventually(lambda: cache._gabion_flights.flying)
+        assert eventually(lambda: cache._gabion_flights.in_flight)
     assert eventually(lambda: waiting(cache) == 2)
     before = signal.signal(signal.SIGALRM, handler)
     try:
@@ -491,7 +491,7 @@ def test_a_task_is_woken_by_whom_a_handler_breaks_off(cache: Cache, monkeypatch:
         return "made"
 
     def in_loop() -> None:
-        assert eventually(lambda: cache._gabion_flights.flying)
+        assert eventually(lambda: cache._gabion_flights.in_flight)
         results.append(asyncio.run(cache.get_or_put("k", never)))
 
     monkeypatch.setattr(gabion._flights, "_wake_in", once_broken)

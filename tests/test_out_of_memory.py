@@ -131,7 +131,7 @@ def campaign(name):
         if any(cache.get(key) != value for key in KEYS):
             problems.append((name, step, "another value"))
         # Nobody is left waiting for a flight.
-        if cache.get_or_put("flight", fresh) != list(value) or cache._gabion_flights.flying:
+        if cache.get_or_put("flight", fresh) != list(value) or cache._gabion_flights.in_flight:
             problems.append((name, step, "a flight is left"))
         cache.discard("flight")
         step += 1

@@ -46,11 +46,11 @@ def begin_task(
         # One that lies in a loop that was closed is told of by the tasks that wait for it.
         with suppress(AttributeError):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-        task.add_done_callback(partial(_landed, flight, leave))
+        task.add_done_callback(partial(_on_task_done, flight, leave))
     return task
 
 
-def _landed(flight: Flight, leave: Callable[[object], None], task: Task[Any]) -> None:
+def _on_task_done(flight: Flight, leave: Callable[[object], None], task: Task[Any]) -> None:
     leave(MISSING)
     flight.task = None
     if not task.cancelled():
@@ -76,9 +76,9 @@ async def attend(flight: Flight, task: Task[Any]) -> Any:
     cancelled: tuple[Any, ...] | None = None
     try:
         while not task.done():
-            flight.arrived = loop.create_future()
+            flight.woken = loop.create_future()
             try:
-                await flight.arrived
+                await flight.woken
             except CancelledError as error:
                 if task.done():
                     made = None if task.cancelled() else task.result()
@@ -98,9 +98,9 @@ async def attend(flight: Flight, task: Task[Any]) -> Any:
                 flight.abandon()
                 raise
             finally:
-                flight.arrived = None
+                flight.woken = None
         made = task.result()
-        if cancelled is not None and flight.owed and not _ends_program(made):
+        if cancelled is not None and flight.cancel_pending and not _ends_program(made):
             raise CancelledError(*cancelled)
         if isinstance(made, Raised):
             raise made.error

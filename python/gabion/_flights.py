@@ -41,10 +41,10 @@ MISSING: Any = _Missing()
 _blocked: dict[int, Flight] = {}
 
 # Seconds after which whoever waits for a factory in another event loop looks whether that loop is still there.
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
 
 # Seconds after which a loop that took no step meanwhile counts as left: nobody runs it, and nobody may ever do again.
-_REST = 2.0
+_LOOP_DEAD_SECONDS = 2.0
 
 
 def _get_running_loop() -> AbstractEventLoop | None:
@@ -59,8 +59,8 @@ def _running_loop() -> Callable[[], AbstractEventLoop | None] | None:
     return None if loop is None else weakref.ref(loop)
 
 
-class Patience:
-    """How long a caller waits for a value that others make: from now on, however many of them there are."""
+class Deadline:
+    """Until when a caller waits for a value that others make, however many of them there are."""
 
     __slots__ = ("_end", "_seconds")
 
@@ -72,7 +72,7 @@ class Patience:
         """Return how many seconds to wait until the next look. Raises TimeoutError when the time is over."""
         left = self._end - time.monotonic()
         if left > 0:
-            return min(left, _LOOK)
+            return min(left, _POLL_SECONDS)
         given = f"did not end within {self._seconds:g} s" if self._seconds else "timeout=0 does not wait for it"
         raise TimeoutError(f"another call is making the value of this key, and {given}")
 
@@ -90,25 +90,25 @@ class Flight:
     """
 
     __slots__ = (
-        "arrived",
         "attended",
         "awaiting",
         "awaits",
         "calls",
+        "cancel_pending",
+        "cancel_requests",
         "ended",
         "gate",
         "in_loop",
         "lease",
-        "looks",
         "loop",
+        "loop_watch",
         "made",
         "outer",
-        "owed",
         "right_to_end",
         "task",
         "thread",
-        "told",
         "waiters",
+        "woken",
     )
 
     def __init__(self, in_loop: bool) -> None:
@@ -121,7 +121,7 @@ class Flight:
         self.outer: Flight | None = None
         self.in_loop = in_loop
         # Of those who do not wait for it.
-        self.looks: _Looks | None = None
+        self.loop_watch: _LoopWatch | None = None
         self.loop = _running_loop() if in_loop else None
         self.thread = threading.get_ident()
         self.awaits: list[Flight] = []
@@ -135,10 +135,10 @@ class Flight:
         self.task: Task[Any] | None = None
         self.attended = False
         # What wakes the first caller.
-        self.arrived: Future[None] | None = None
-        # How often the task was to be told to end, and whether it has yet to hear of one.
-        self.told = 0
-        self.owed = False
+        self.woken: Future[None] | None = None
+        # How often the task was to be cancelled, and whether one of these is yet to be delivered.
+        self.cancel_requests = 0
+        self.cancel_pending = False
 
     def end_if_stranded(self) -> None:
         """End a flight that cannot end by itself, because its event loop was closed under it."""
@@ -151,9 +151,9 @@ class Flight:
             return self.ended
         loop = self.loop()
         if loop is None or loop is not _get_running_loop():
-            if self.looks is None:
-                self.looks = _Looks(self)
-            self.looks.end_if_left()
+            if self.loop_watch is None:
+                self.loop_watch = _LoopWatch(self)
+            self.loop_watch.end_if_left()
         return self.ended
 
     def is_stranded(self) -> bool:
@@ -181,25 +181,25 @@ class Flight:
     def cancel(self, message: object = None) -> None:
         """Cancel the factory's task if nobody waits for it by now: once for each who was the last, whoever did it."""
         if self.task is not None and self.is_abandoned():
-            self.told += 1
-            self._tell(self.task, message, 0.0)
+            self.cancel_requests += 1
+            self._deliver_cancel(self.task, message, 0.0)
 
-    def _tell(self, task: Task[Any], message: object, later: float) -> None:
+    def _deliver_cancel(self, task: Task[Any], message: object, later: float) -> None:
         """Cancel the factory's task, unless somebody else has done so."""
         if task.done() or not self.is_abandoned():
             return
-        self.owed = task.cancelling() >= self.told
-        if not self.owed:
+        self.cancel_pending = task.cancelling() >= self.cancel_requests
+        if not self.cancel_pending:
             task.cancel(message)
             return
         # asyncio.run() cancels all tasks at its end: once more, and what the factory does then to clean up is broken
         # off. But a timeout of the factory's own takes back what it has cancelled: looked at until then.
-        task.get_loop().call_later(later, self._tell, task, message, min(2 * later + 0.001, _LOOK))
+        task.get_loop().call_later(later, self._deliver_cancel, task, message, min(2 * later + 0.001, _POLL_SECONDS))
 
     def wake_first(self) -> None:
         """Wake the first caller, if it waits for the factory's task."""
-        if self.arrived is not None:
-            _wake_in(self.arrived.get_loop(), self.arrived)
+        if self.woken is not None:
+            _wake_in(self.woken.get_loop(), self.woken)
 
     def result(self) -> Any:
         """Return what was made, for one who waited, or raise what the factory raised."""
@@ -217,9 +217,9 @@ class Flight:
             # The traceback holds this frame.
             del made, error
 
-    def wait(self, patience: Patience | None) -> Any:
+    def wait(self, deadline: Deadline | None) -> Any:
         """Wait, with the thread, for what is made."""
-        if self.loop is None and patience is None:
+        if self.loop is None and deadline is None:
             # In one step: what a signal's handler raises between the two would leave it closed for the others.
             pass_gate(self.gate)
             return self.result()
@@ -227,10 +227,10 @@ class Flight:
         woken = threading.Lock()
         woken.acquire()
         self.calls.append(woken.release)
-        looks = _Looks(self)
+        watch = _LoopWatch(self)
         try:
-            while not self.ended and not woken.acquire(timeout=patience.step() if patience else _LOOK):
-                looks.end_if_left()
+            while not self.ended and not woken.acquire(timeout=deadline.step() if deadline else _POLL_SECONDS):
+                watch.end_if_left()
         finally:
             self._recall(woken.release)
         return self.result()
@@ -240,7 +240,7 @@ class Flight:
         with suppress(ValueError):
             self.calls.remove(call)
 
-    async def arrive(self, waiter: Flight, patience: Patience | None) -> Any:
+    async def wait_async(self, waiter: Flight, deadline: Deadline | None) -> Any:
         """Wait, with the task of a flight not begun, for what is made.
 
         A waiter that is cancelled is none of the others' business. The last one ends when the factory has ended.
@@ -254,19 +254,19 @@ class Flight:
                 "another call is making the value, and only tasks of asyncio can wait for it: hand get_or_put() with a "
                 "plain function to a thread"
             ) from None
-        looks = None if self.loop is None or self.loop() is loop else _Looks(self)
+        watch = None if self.loop is None or self.loop() is loop else _LoopWatch(self)
         cancelled: tuple[Any, ...] | None = None
         # One who comes while another loop is to cancel it keeps it going.
         while not self.ended and (cancelled is None or self.is_abandoned()):
-            arrived = loop.create_future()
+            woken = loop.create_future()
             timer = None
-            if patience is not None or looks is not None:
-                timer = loop.call_later(patience.step() if patience else _LOOK, _wake, arrived)
-            call = partial(_wake_in, loop, arrived)
+            if deadline is not None or watch is not None:
+                timer = loop.call_later(deadline.step() if deadline else _POLL_SECONDS, _wake, woken)
+            call = partial(_wake_in, loop, woken)
             self.calls.append(call)
             try:
                 if not self.ended:
-                    await arrived
+                    await woken
             except CancelledError as error:
                 if cancelled is None:
                     stop_waiting(waiter)
@@ -274,39 +274,39 @@ class Flight:
                     self.abandon()
                 if self.ended or not self.is_abandoned():
                     raise
-                cancelled, patience = error.args, None
+                cancelled, deadline = error.args, None
             finally:
                 if timer is not None:
                     timer.cancel()
                 self._recall(call)
-            if looks is not None:
-                looks.end_if_left()
+            if watch is not None:
+                watch.end_if_left()
         if cancelled is not None:
             raise CancelledError(*cancelled)
         return self.result()
 
 
-def _wake(arrived: Future[None]) -> None:
-    if not arrived.done():
-        arrived.set_result(None)
+def _wake(woken: Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
-def _wake_in(loop: AbstractEventLoop, arrived: Future[None]) -> None:
+def _wake_in(loop: AbstractEventLoop, woken: Future[None]) -> None:
     # A loop that was closed: nobody waits there any more.
     with suppress(RuntimeError):
         if _get_running_loop() is loop:
             # Nothing that sleeps is to be woken, which takes a system call.
-            _wake(arrived)
+            _wake(woken)
         else:
-            loop.call_soon_threadsafe(_wake, arrived)
+            loop.call_soon_threadsafe(_wake, woken)
 
 
-class _Looks:
-    """One waiter's looks at the event loop that runs a factory.
+class _LoopWatch:
+    """One waiter's watch over the event loop that runs a factory.
 
     A loop that rests may be one that nobody runs again, or one between two steps. So it is asked for a step, and where
-    none comes for `_REST` seconds, the flight is ended. Should its factory end after all, those who waited do not hear
-    of it: its value is kept if the key has got no other meanwhile.
+    none comes for `_LOOP_DEAD_SECONDS`, the flight is ended. Should its factory end after all, those who waited do not
+    hear of it: its value is kept if the key has got no other meanwhile.
     """
 
     __slots__ = ("_flight", "_since")
@@ -329,7 +329,7 @@ class _Looks:
             self._since = time.monotonic()
             with suppress(RuntimeError):  # closed just now
                 loop.call_soon_threadsafe(self._step)
-        elif time.monotonic() - since >= _REST:
+        elif time.monotonic() - since >= _LOOP_DEAD_SECONDS:
             end_flight(flight, MISSING)
 
     def _step(self) -> None:
@@ -397,11 +397,11 @@ _all_flights: weakref.WeakSet[Flights] = weakref.WeakSet()
 class Flights:
     """The factories that run for one cache's keys.
 
-    `enter_flight` and `leave_flight` change ``flying``, each in one step that no signal's handler divides.
+    `enter_flight` and `leave_flight` change ``in_flight``, each in one step that no signal's handler divides.
     """
 
     def __init__(self) -> None:
-        self.flying: dict[Name, Flight] = {}
+        self.in_flight: dict[Name, Flight] = {}
         _all_flights.add(self)
 
 
@@ -510,10 +510,10 @@ class Waiting:
         return ""
 
 
-def wait_for(flight: Flight, patience: Patience | None) -> Any:
+def wait_for(flight: Flight, deadline: Deadline | None) -> Any:
     """Wait, with the thread, for what a flight makes: bytes, or `MISSING`. Raises what its factory did."""
     with Waiting(flight, in_loop=False):
-        return flight.wait(patience)
+        return flight.wait(deadline)
 
 
 def _after_fork() -> None:
@@ -525,8 +525,8 @@ def _after_fork() -> None:
     mine, thread = _around(), threading.get_ident()
     for flights in list(_all_flights):
         # In place: calls that go on here have the dict itself.
-        left = list(flights.flying.values())
-        flights.flying.clear()
+        left = list(flights.in_flight.values())
+        flights.in_flight.clear()
         for flight in left:
             if flight not in mine and flight.thread != thread and not flight.ended:
                 flight.ended = True

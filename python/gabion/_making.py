@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._arguments import MEMOIZED
 from gabion._attending import Raised, attend, begin_task, loop_of_task
-from gabion._flights import MISSING, Flight, Flights, Patience, Running, Waiting
+from gabion._flights import MISSING, Deadline, Flight, Flights, Running, Waiting
 from gabion._native import CacheTable, ClosedError, _import, enter_flight, leave_flight
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ class Maker(CacheTable[_K, _V]):
         return self.name
 
     def _gabion_make(
-        self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any], patience: Patience | None
+        self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any], deadline: Deadline | None
     ) -> Any:
         """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
         check_factory(factory)
-        making = CacheTable._making(self, key, patience)
+        making = CacheTable._making(self, key, deadline)
         try:
             value = making.begin(MISSING)
             if value is MISSING:
@@ -129,7 +129,7 @@ class Maker(CacheTable[_K, _V]):
         key: Any,
         factory: Callable[[], Awaitable[Any]],
         as_put: dict[str, Any],
-        patience: Patience | None,
+        deadline: Deadline | None,
         *,
         own_task: bool = True,
         old: Any = MISSING,
@@ -140,34 +140,34 @@ class Maker(CacheTable[_K, _V]):
         Where there is an ``old`` value this waits for no other call, and makes one that has more than ``stale`` seconds
         to live.
         """
-        name, flying, flight = (
+        name, in_flight, flight = (
             (self._gabion_space, CacheTable._key(self, key)),
-            self._gabion_flights.flying,
+            self._gabion_flights.in_flight,
             Flight(in_loop=True),
         )
         begun = False
         try:
-            while (other := enter_flight(flying, name, flight)) is not None:
+            while (other := enter_flight(in_flight, name, flight)) is not None:
                 if old is not MISSING:
                     if other.is_over():
                         continue
                     return old
                 with Waiting(other, in_loop=True):
-                    found = await other.arrive(flight, patience)
+                    found = await other.wait_async(flight, deadline)
                 if found is not MISSING:
                     return self._gabion_newest(key, found)
-            leave = partial(leave_flight, flying, name, flight)
+            leave = partial(leave_flight, in_flight, name, flight)
             loop = loop_of_task() if own_task else None
-            making = self._gabion_fly(key, factory, as_put, (flight, leave, loop is not None), stale)
+            making = self._gabion_run_factory(key, factory, as_put, (flight, leave, loop is not None), stale)
             if loop is not None:
                 # Nobody but attend() holds the task: what it ends with may be an error, and lead back to this frame.
                 making, begun = attend(flight, begin_task(loop, flight, making, leave)), True
             return await making
         finally:
             if not begun:
-                leave_flight(flying, name, flight, MISSING)
+                leave_flight(in_flight, name, flight, MISSING)
 
-    async def _gabion_fly(
+    async def _gabion_run_factory(
         self,
         key: Any,
         factory: Callable[[], Awaitable[Any]],

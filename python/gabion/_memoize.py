@@ -10,7 +10,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._arguments import MEMOIZED
-from gabion._flights import MISSING, Patience
+from gabion._flights import MISSING, Deadline
 from gabion._making import is_asynchronous, memoized_as
 from gabion._native import CacheTable, ClosedError, _import
 from gabion._standins import NoKeyError
@@ -117,8 +117,8 @@ def kept_in(
     # One object, so that no thread sees the table of one and the method of another.
     newest = table, table._recall
 
-    def patience() -> Patience | None:
-        return None if timeout is None else Patience(timeout)
+    def deadline() -> Deadline | None:
+        return None if timeout is None else Deadline(timeout)
 
     def renewed(dropped: Table) -> bool:
         """Whether there is another table in place of one that was dropped. After the cache's end this raises."""
@@ -162,7 +162,7 @@ def kept_in(
 
             if value is not MISSING:
                 return await table._gabion_newer_async(arguments, value, factory, as_put, stale)
-            return await table._gabion_make_async(arguments, factory, as_put, patience())
+            return await table._gabion_make_async(arguments, factory, as_put, deadline())
 
         made: Any = asynchronous
     else:
@@ -185,7 +185,7 @@ def kept_in(
                     return value
                 again = functools.partial(function, *args, **kwargs)
                 return table._gabion_newer(call_key(asked, named), value, again, as_put, stale)
-            making = table._making_call(asked, named, patience())
+            making = table._making_call(asked, named, deadline())
             # In this frame, so that a function that calls itself goes as deep as it would without.
             try:
                 value = making.begin(MISSING)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._arguments import given_of_put
-from gabion._flights import MISSING, Patience
+from gabion._flights import MISSING, Deadline
 from gabion._making import Maker, check_factory, is_asynchronous
 from gabion._native import CacheTable, _import
 
@@ -95,7 +95,7 @@ class Renewer(Maker[_K, _V]):
         value = CacheTable.get(self, key, MISSING)
         if value is not MISSING:
             return self._gabion_newer(key, value, factory, as_put, past) if past else value
-        return self._gabion_make(key, factory, as_put, None if seconds is None else Patience(seconds))
+        return self._gabion_make(key, factory, as_put, None if seconds is None else Deadline(seconds))
 
     # What its errors call it: the method that was called.
     _gabion_get_or_put.__qualname__ = "Table.get_or_put"
@@ -113,8 +113,8 @@ class Renewer(Maker[_K, _V]):
         value = CacheTable.get(self, key, MISSING)
         if value is not MISSING:
             return await self._gabion_newer_async(key, value, factory, as_put, stale) if stale else value
-        patience = None if timeout is None else Patience(timeout)
-        return await self._gabion_make_async(key, factory, as_put, patience, own_task=own_task)
+        deadline = None if timeout is None else Deadline(timeout)
+        return await self._gabion_make_async(key, factory, as_put, deadline, own_task=own_task)
 
     def _gabion_newer(
         self, key: Any, old: Any, factory: Callable[[], Any], as_put: dict[str, Any], stale: float

@@ -72,8 +72,8 @@ pub(super) fn keep<'py>(
     Ok(made)
 }
 
-/// Has the log told of a value that takes more than half of what its table may: it is made anew at each call, and
-/// whoever calls sees nothing of it. Once for each table, and so for each memoized function.
+/// Logs, once per table (and so per memoized function), that a value over half the table's limit was not stored. It is
+/// made anew at each call, which the caller cannot see.
 #[cold]
 fn tell_of_refusal(py: Python<'_>, inner: &Inner, key: &[u8], length: u64) -> PyResult<()> {
     let limit = inner.table.stats().max_bytes;
@@ -104,7 +104,7 @@ fn bytes_of<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyByt
 }
 
 /// Whether a flight's result may still be waited for: it has not ended, and its key was not changed since it began.
-fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn can_be_joined(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = flight.py();
     if flight.getattr(intern!(py, "ended")?)?.is_truthy()? {
         return Ok(false);
@@ -115,10 +115,10 @@ fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Takes a flight off the list, if it is there. Where there is no global lock, another may just have taken its place,
 /// and go with it: then its key's next caller does not wait for it.
-fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = flying.py();
-    if flying.get_item(name)?.is_some_and(|other| other.is(flight)) {
-        flying.call_method1(intern!(py, "pop")?, (name, py.None()))?;
+fn forget(in_flight: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = in_flight.py();
+    if in_flight.get_item(name)?.is_some_and(|other| other.is(flight)) {
+        in_flight.call_method1(intern!(py, "pop")?, (name, py.None()))?;
     }
     Ok(())
 }
@@ -126,28 +126,28 @@ fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_
 /// Let `flight` be the one that makes the value of a name. If another does so, whose value is worth waiting for, return
 /// that one: it is noted from now on that this one's caller waits.
 #[pyfunction]
-#[pyo3(signature = (flying, name, flight, /))]
+#[pyo3(signature = (in_flight, name, flight, /))]
 pub(super) fn enter_flight<'py>(
-    flying: &Bound<'py, PyDict>,
+    in_flight: &Bound<'py, PyDict>,
     name: &Bound<'py, PyAny>,
     flight: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = flying.py();
+    let py = in_flight.py();
     stop_waiting(flight)?;
     // Names are tuples of str and bytes, and flights have slots: no Python code runs in here.
     loop {
-        let other = flying.call_method1(intern!(py, "setdefault")?, (name, flight))?;
+        let other = in_flight.call_method1(intern!(py, "setdefault")?, (name, flight))?;
         if other.is(flight) {
             return Ok(None);
         }
-        if is_awaitable(&other)? {
+        if can_be_joined(&other)? {
             // Found now: a wait may be thrown away at the interpreter's end, when nothing is imported any more.
             missing(py)?;
             waiters(&other)?.append(flight)?;
             flight.setattr(intern!(py, "awaiting")?, &other)?;
             return Ok(Some(other));
         }
-        forget(flying, name, &other)?;
+        forget(in_flight, name, &other)?;
     }
 }
 
@@ -204,15 +204,15 @@ fn is_refusal(made: &Bound<'_, PyTuple>) -> PyResult<bool> {
 /// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does
 /// nothing.
 #[pyfunction]
-#[pyo3(signature = (flying, name, flight, made, /))]
+#[pyo3(signature = (in_flight, name, flight, made, /))]
 pub(super) fn leave_flight(
-    flying: &Bound<'_, PyDict>,
+    in_flight: &Bound<'_, PyDict>,
     name: &Bound<'_, PyAny>,
     flight: &Bound<'_, PyAny>,
     made: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     // Whatever goes wrong, nobody waits for ever.
-    forget(flying, name, flight).and(end_flight(flight, made)).and(stop_waiting(flight))
+    forget(in_flight, name, flight).and(end_flight(flight, made)).and(stop_waiting(flight))
 }
 
 /// End a flight wherever it is listed, as its factory's end does or for one that never comes. The next caller who finds
@@ -303,8 +303,8 @@ pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContextVar_Set(running, flight.as_ptr())) }
 }
 
-/// Takes the mark of [`run_flight`] away. In another context than the one that it was made in there is none.
-pub(super) fn rest(token: &Bound<'_, PyAny>) {
+/// Takes the mark of [`run_flight`] away: the flight that the code runs in is the one from before. In another context than the one that it was made in there is none.
+pub(super) fn reset_current(token: &Bound<'_, PyAny>) {
     let py = token.py();
     // SAFETY: attached; the variable that the token is of; what is raised is taken here.
     let failed = running(py).is_ok_and(|running| unsafe { ffi::PyContextVar_Reset(running, token.as_ptr()) } < 0);

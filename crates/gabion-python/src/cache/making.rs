@@ -50,7 +50,7 @@ use crate::{ffi, result};
 struct Parts {
     flight: Py<PyAny>,
     wait_for: Py<PyAny>,
-    patience: Py<PyAny>,
+    deadline: Py<PyAny>,
     refuse_awaitable: Py<PyAny>,
     missing: Py<PyAny>,
 }
@@ -63,7 +63,7 @@ impl Parts {
             Ok(Self {
                 flight: of(c"gabion._flights", c"Flight")?,
                 wait_for: of(c"gabion._flights", c"wait_for")?,
-                patience: of(c"gabion._flights", c"Patience")?,
+                deadline: of(c"gabion._flights", c"Deadline")?,
                 refuse_awaitable: of(c"gabion._making", c"refuse_awaitable")?,
                 missing: of(c"gabion._flights", c"MISSING")?,
             })
@@ -76,11 +76,11 @@ impl Parts {
 pub(super) struct Making {
     table: Py<CacheTable>,
     key: Vec<u8>,
-    flying: Py<PyDict>,
+    in_flight: Py<PyDict>,
     name: Py<PyAny>,
     flight: Py<PyAny>,
     /// How long its caller waits for what another makes; None without end.
-    patience: Py<PyAny>,
+    deadline: Py<PyAny>,
     /// Whether a memoized function makes the value, and no factory.
     of_call: bool,
     lease: Option<Py<CacheLease>>,
@@ -92,19 +92,19 @@ pub(super) struct Making {
 
 impl Making {
     /// Of a key's bytes. Nobody knows of it before `begin`.
-    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8], patience: Py<PyAny>, of_call: bool) -> PyResult<Self> {
+    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8], deadline: Py<PyAny>, of_call: bool) -> PyResult<Self> {
         let py = table.py();
-        let flying = table.getattr(intern!(py, "_gabion_flights")?)?.getattr(intern!(py, "flying")?)?;
+        let in_flight = table.getattr(intern!(py, "_gabion_flights")?)?.getattr(intern!(py, "in_flight")?)?;
         let space = result::text(py, table.get().making(py)?.table.name())?;
         let name = result::pair(space.into_any(), result::bytes(py, key)?.into_any())?;
         let flight = Parts::get(py)?.flight.bind(py).call1((false,))?;
         Ok(Self {
             table: table.clone().unbind(),
             key: key.to_vec(),
-            flying: flying.cast_into()?.unbind(),
+            in_flight: in_flight.cast_into()?.unbind(),
             name: name.into_any().unbind(),
             flight: flight.unbind(),
-            patience,
+            deadline,
             of_call,
             lease: None,
             token: None,
@@ -119,8 +119,8 @@ impl Making {
     /// The key's value, if it has one by now or somebody else makes it; `None` for whoever is to make it.
     pub fn enter(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let (parts, flight) = (Parts::get(py)?, self.flight.bind(py).clone());
-        while let Some(other) = enter_flight(self.flying.bind(py), self.name.bind(py), &flight)? {
-            let found = parts.wait_for.bind(py).call1((other, &self.patience))?;
+        while let Some(other) = enter_flight(self.in_flight.bind(py), self.name.bind(py), &flight)? {
+            let found = parts.wait_for.bind(py).call1((other, &self.deadline))?;
             if !found.is(&parts.missing) {
                 let inner = self.inner(py)?;
                 // The newest, or what the other has just made: everybody's own object.
@@ -129,14 +129,14 @@ impl Making {
                 return newest.map_or_else(made, Ok).map(Some);
             }
         }
-        self.take_off(py)?;
+        self.start(py)?;
         // Another may have put it between the look and the begin.
         self.inner(py)?.look_at(py, &self.key)
     }
 
     /// Marks this code as the flight's factory. Before the key is looked at: what changes from here on is not in what
     /// the factory makes.
-    fn take_off(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn start(&mut self, py: Python<'_>) -> PyResult<()> {
         let (flight, lease) = (self.flight.bind(py), Py::new(py, CacheLease::new(&self.inner(py)?.table, &self.key))?);
         flight.setattr(intern!(py, "lease")?, &lease)?;
         self.token = Some(run_flight(flight)?.unbind());
@@ -176,14 +176,14 @@ impl Making {
     /// Whatever became of it: others may make the value now, and those who wait have it.
     pub fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
         if let Some(token) = self.token.take() {
-            flights::rest(token.bind(py));
+            flights::reset_current(token.bind(py));
         }
         // Not held any longer: an error leads to the frame that holds this.
         let made = match self.made.take() {
             Some(made) => made.into_bound(py),
             None => Parts::get(py)?.missing.bind(py).clone(),
         };
-        leave_flight(self.flying.bind(py), self.name.bind(py), self.flight.bind(py), &made)
+        leave_flight(self.in_flight.bind(py), self.name.bind(py), self.flight.bind(py), &made)
     }
 }
 
@@ -198,13 +198,13 @@ impl Making {
     /// Whether the value is to be made by this one, whether the key has one or not: nobody else does so just now.
     fn begin_anew(&mut self, py: Python<'_>) -> PyResult<bool> {
         let flight = self.flight.bind(py).clone();
-        while let Some(other) = enter_flight(self.flying.bind(py), self.name.bind(py), &flight)? {
+        while let Some(other) = enter_flight(self.in_flight.bind(py), self.name.bind(py), &flight)? {
             // Nobody else may look whether it can end.
             if !other.call_method0(intern!(py, "is_over")?)?.is_truthy()? {
                 return Ok(false);
             }
         }
-        self.take_off(py)?;
+        self.start(py)?;
         Ok(true)
     }
 
@@ -230,7 +230,7 @@ impl Making {
     /// frame is broken elsewhere, and whoever begins must be able to end.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.table)?;
-        visit.call(&self.flying)?;
+        visit.call(&self.in_flight)?;
         visit.call(&self.name)?;
         visit.call(&self.flight)?;
         visit.call(&self.made)?;
@@ -257,11 +257,11 @@ fn make_counted<'py>(
     (options, timeout): (&PutOptions, Option<Duration>),
 ) -> PyResult<Py<PyAny>> {
     let py = table.py();
-    let patience = match timeout {
-        Some(timeout) => Parts::get(py)?.patience.call1(py, (timeout.as_secs_f64(),))?,
+    let deadline = match timeout {
+        Some(timeout) => Parts::get(py)?.deadline.call1(py, (timeout.as_secs_f64(),))?,
         None => py.None(),
     };
-    let mut making = Making::new(table, key, patience, false)?;
+    let mut making = Making::new(table, key, deadline, false)?;
     let made: PyResult<Py<PyAny>> = (|| {
         if let Some(value) = making.enter(py)? {
             return Ok(value);

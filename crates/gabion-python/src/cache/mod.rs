@@ -5,7 +5,7 @@
 //! | `key` | keys as bytes, equal where the keys are |
 //! | `arguments` | calls as keys |
 //! | `shared` | a cache and what its tables share |
-//! | `sweeper` | the thread that removes what has expired |
+//! | `sweeper` | the thread that removes what has expired from caches that no call visits |
 //! | `stats` | `gabion.CacheStats` |
 //! | `options` | what the keywords of puts say |
 //! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
@@ -15,7 +15,7 @@
 //! | `saving` | entries that outlast their cache |
 //! | `testing` | time that passes for tests |
 //! | `table` | the everyday methods |
-//! | `hot` | `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, a memoized function's look; written against the C API |
+//! | `hot` | `get`, `put`, `add`, `get_or_put`, `pop`, `expires_in`, `discard`, a memoized function's look; written against the C API |
 
 mod key;
 

@@ -1,9 +1,17 @@
 //! Entries that outlast their cache: handed out with all that stands with them, and taken in.
 //!
-//! As tuples of plain objects, because they lie in files: the number of the table, key, value, when the value ends,
-//! when it does however often it is used, its idle time, the time to live that a touch restarts, its priority. Moments
-//! are milliseconds since 1970, spans milliseconds; None is without end, and the table's own where touch() restarts
-//! that; -1 is a touch that restarts none.
+//! As tuples of plain objects, because they lie in files: `(table, key, value, ends_at, expires_at, idle, touch,
+//! priority)`.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `table` | its place in the list of tables that `begin` of `_each()` was given, from 1 on; 0 is the cache's own |
+//! | `ends_at` | when the value ends if nobody uses it; None is never |
+//! | `expires_at` | of a value with an idle time, when it ends however often it is used; None is never |
+//! | `idle` | how long it lives unused; None is without end |
+//! | `touch` | the time to live that touch() restarts: None is the table's, -1 none |
+//!
+//! Times are milliseconds since 1970, spans are milliseconds.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

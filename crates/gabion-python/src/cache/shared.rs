@@ -44,11 +44,11 @@ pub(super) struct Shared {
     pub callback: Mutex<Option<Py<PyAny>>>,
     /// Names of the tables whose values the log was told of because they are too large. No code of Python's runs while
     /// it is locked.
-    pub told: Mutex<HashSet<Box<str>>>,
+    pub logged_tables: Mutex<HashSet<Box<str>>>,
 }
 
 /// So many tables are remembered. A program that makes new ones without end hears of some again.
-const MOST_TOLD: usize = 1_000;
+const MOST_LOGGED: usize = 1_000;
 
 /// Work of this thread without the interpreter, until it is dropped, also by a panic.
 struct Apart;
@@ -69,12 +69,12 @@ impl Drop for Apart {
 impl Shared {
     /// Whether the log has heard nothing yet of the values of a table; from now on it has.
     pub fn is_first_refusal(&self, table: &str) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= MOST_TOLD {
-            told.clear();
+        let mut logged = self.logged_tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() >= MOST_LOGGED {
+            logged.clear();
         }
         // Without memory it hears nothing.
-        told.try_reserve(1).is_ok() && told.insert(table.into())
+        logged.try_reserve(1).is_ok() && logged.insert(table.into())
     }
 
     /// Runs long work: without the interpreter, unless somebody listens and is to be called on the way.
@@ -99,7 +99,7 @@ impl Shared {
     /// Tells the callback of an entry that left. What it raises goes to sys.unraisablehook: the caller's own call has
     /// done its work. Whoever pressed Ctrl-C meanwhile meant the program, though: it is told once more, when that call
     /// is over.
-    pub fn tell(shared: &Weak<Self>, gone: &Departure<'_>) {
+    pub fn notify_evicted(shared: &Weak<Self>, gone: &Departure<'_>) {
         // Work without the interpreter began while nobody listened; who came meanwhile hears from the next call on.
         if APART.get() {
             return;
@@ -108,13 +108,13 @@ impl Shared {
             // Held here only, where it may be the last that is held.
             let Some(shared) = shared.upgrade() else { return };
             let Some(callback) = shared.callback(py) else { return };
-            let told = || -> PyResult<()> {
+            let notified = || -> PyResult<()> {
                 let (key, value) = (key::read(py, gone.key)?, shared.codec.decode(py, gone.value)?);
                 let reason = result::text(py, if gone.reason == Reason::Expired { "expired" } else { "evicted" })?;
                 let table = result::text(py, gone.table)?;
                 callback.call1(py, (key, value, reason, table)).map(drop)
             };
-            if let Err(error) = told() {
+            if let Err(error) = notified() {
                 let interrupted = error.is_instance_of::<PyKeyboardInterrupt>(py);
                 error.write_unraisable(py, Some(callback.bind(py)));
                 if interrupted {

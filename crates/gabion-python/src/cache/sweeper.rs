@@ -1,4 +1,4 @@
-//! A thread that removes what has expired, where nobody else comes by. It ends when no cache is left for it.
+//! A thread that removes what has expired from caches that no call visits. It ends when no cache is left for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};

@@ -67,8 +67,8 @@ impl CacheTable {
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = cache.default_table().clone();
         let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });
-        let (callback, told) = (Mutex::new(None), Mutex::default());
-        let shared = Shared { store, codec, closed, watched, callback, told };
+        let (callback, logged_tables) = (Mutex::new(None), Mutex::default());
+        let shared = Shared { store, codec, closed, watched, callback, logged_tables };
         self.begin(py, Inner { shared: Arc::new(shared), table, root: None })
     }
 
@@ -308,22 +308,22 @@ impl CacheTable {
     }
 
     /// What makes the value of a key that has none: its begin(), keep() and end() are called around the factory.
-    #[pyo3(signature = (key, patience, /))]
-    fn _making(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, patience: Py<PyAny>) -> PyResult<Making> {
-        key::with(key, |key| Making::new(slf, key, patience, false))
+    #[pyo3(signature = (key, deadline, /))]
+    fn _making(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, deadline: Py<PyAny>) -> PyResult<Making> {
+        key::with(key, |key| Making::new(slf, key, deadline, false))
     }
 
     /// As _making(), for _call_key(args, kwargs).
-    #[pyo3(signature = (args, kwargs, patience, /))]
+    #[pyo3(signature = (args, kwargs, deadline, /))]
     fn _making_call(
         slf: &Bound<'_, Self>,
         args: &Bound<'_, PyAny>,
         kwargs: &Bound<'_, PyAny>,
-        patience: Py<PyAny>,
+        deadline: Py<PyAny>,
     ) -> PyResult<Making> {
         with_key(|key| {
             arguments::write(args, kwargs, key)?;
-            Making::new(slf, key, patience, true)
+            Making::new(slf, key, deadline, true)
         })
     }
 
@@ -447,11 +447,11 @@ impl CacheTable {
     /// Names and figures of so many tables with the most bytes, without the cache's own, the largest first.
     #[pyo3(signature = (most, /))]
     fn _largest_tables<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
-        let told = self.open(py)?.shared.store.cache.tables().into_iter().filter(|table| !table.name().is_empty());
-        let mut told: Vec<_> = told.map(|table| (table.stats(), table)).collect();
-        told.sort_by_key(|(stats, _)| Reverse(stats.bytes));
+        let tables = self.open(py)?.shared.store.cache.tables().into_iter().filter(|table| !table.name().is_empty());
+        let mut tables: Vec<_> = tables.map(|table| (table.stats(), table)).collect();
+        tables.sort_by_key(|(stats, _)| Reverse(stats.bytes));
         let largest = result::list(py)?;
-        for (stats, table) in told.into_iter().take(most) {
+        for (stats, table) in tables.into_iter().take(most) {
             let stats = Bound::new(py, cache_stats(&stats))?.into_any();
             largest.append(result::pair(result::text(py, table.name())?.into_any(), stats)?)?;
         }
@@ -466,9 +466,9 @@ impl CacheTable {
     fn _on_evict(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<()> {
         let shared = &self.open(py)?.shared;
         let listens = callback.is_some();
-        let told = Arc::downgrade(shared);
-        let tell = move |gone: &Departure<'_>| Shared::tell(&told, gone);
-        let listener = listens.then(|| Arc::new(tell) as _);
+        let weak = Arc::downgrade(shared);
+        let notify = move |gone: &Departure<'_>| Shared::notify_evicted(&weak, gone);
+        let listener = listens.then(|| Arc::new(notify) as _);
         let mut place = shared.callback.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *place, callback);
         // In one step: of two threads that call this, both would have their way in part.
