@@ -77,13 +77,13 @@ class Table(Renewer[_K, _V]):
     def ttl(self) -> float | None:
         """How many seconds a value lives if its put does not say; None is without end."""
         _limit, ttl, _idle = CacheTable._settings(self)
-        return ttl  # type: ignore[no-any-return]
+        return ttl
 
     @property
     def idle(self) -> float | None:
         """How many seconds a value lives without being asked for if its put does not say; None is without end."""
         _limit, _ttl, idle = CacheTable._settings(self)
-        return idle  # type: ignore[no-any-return]
+        return idle
 
     def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""

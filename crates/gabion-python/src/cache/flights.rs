@@ -303,7 +303,8 @@ pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContextVar_Set(running, flight.as_ptr())) }
 }
 
-/// Takes the mark of [`run_flight`] away: the flight that the code runs in is the one from before. In another context than the one that it was made in there is none.
+/// Takes the mark of [`run_flight`] away: the flight that the code runs in is the one from before. In another context
+/// than the one that it was made in there is none.
 pub(super) fn reset_current(token: &Bound<'_, PyAny>) {
     let py = token.py();
     // SAFETY: attached; the variable that the token is of; what is raised is taken here.

@@ -26,7 +26,8 @@ use crate::meanwhile::Meanwhile;
 use crate::scratch::with_key;
 use crate::{result, size, time};
 
-/// Smaller limits are refused: the caller probably meant a number of entries. The index alone takes 4 KiB for the first.
+/// Smaller limits are refused: the caller probably meant a number of entries. The index alone takes 4 KiB for the
+/// first.
 const LEAST: usize = 4 << 10;
 
 /// How None is put, for whoever means it.

@@ -318,7 +318,7 @@ fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
 /// A second descriptor of what a number names now. Without a GIL another thread may close the file just now: then the
 /// number is nobody's, which the system refuses, or another file's.
 fn duplicate(number: RawFd) -> std::io::Result<File> {
-    // SAFETY: takes any number; nothing of this process's memory is passed. Not 0 to 2: those are the standard streams'.
+    // SAFETY: takes any number, and no memory. The new one is none of 0 to 2, which are those of the standard streams.
     let own = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if own < 0 {
         return Err(std::io::Error::last_os_error());
