@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from gabion._arguments import MEMOIZED
 from gabion._flights import MISSING, Deadline
@@ -99,6 +99,106 @@ def memoized(
     return made
 
 
+class _MemoizedTable:
+    """The table that a function's results lie in, or the one that was made when that was dropped, and their keys."""
+
+    __slots__ = ("_alive", "_function", "_made_table", "_of_arguments", "key", "newest")
+
+    def __init__(
+        self,
+        made_table: Callable[[], Table],
+        function: Callable[..., Any],
+        key: Callable[..., Hashable] | None,
+        typed: bool,
+    ) -> None:
+        self._made_table, self._function, self._of_arguments = made_table, function, key is None
+        # What returns the key of a call; None where its arguments are the key.
+        self.key = with_types if typed else key
+        table = made_table()
+        # One object, so that no thread sees the table of one and the method of another.
+        self.newest = table, table._recall
+
+    def belong_to(self, made: Any) -> None:
+        """Note the function that keeps its results here, and give it the methods that programs know."""
+        self._alive = weakref.ref(made)
+        made.cache_clear, made.cache_discard = self.cache_clear, self.cache_discard
+        made.cache_stats, made.cache_table = self.cache_stats, self.cache_table
+
+    def renew(self, dropped: Table) -> bool:
+        """Whether there is another table in place of one that was dropped. After the cache's end this raises."""
+        # Nobody needs a table who only has a method of a function that is gone, and nobody would drop it.
+        if not dropped.closed or self._alive() is None:
+            return False
+        if self.newest[0] is dropped:
+            table = self._made_table()
+            self.newest = table, table._recall
+        return True
+
+    def lookup(self, asked: Any, named: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Table, Any]:
+        """Return the table that is not dropped, and what it has for a call; the key is ``asked`` and ``named``.
+
+        For a look that has raised: it is repeated where the table was dropped, and says what is wrong otherwise.
+        """
+        while True:
+            table, recall = self.newest
+            try:
+                return table, recall(asked, named, MISSING)
+            except ClosedError as error:
+                if not self.renew(table):
+                    # The look before this one has raised the same.
+                    raise error from None
+            except NoKeyError as error:
+                raise self._refusal(error, asked, args, kwargs) from None
+
+    def _refusal(self, error: NoKeyError, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
+        """The error for arguments, or for what ``key`` returned, with what to write instead."""
+        # Only here: inspect takes a while to import.
+        advice = _import("gabion._advice")
+        if self._of_arguments:
+            return TypeError(f"{error}{advice.example(self._function, args, kwargs)}")
+        return TypeError(advice.returned(error, asked))
+
+    def _of_current(self, method: Callable[[Table], _T]) -> _T:
+        """Return what a table's method does, on one that was not dropped."""
+        while True:
+            table, _ = self.newest
+            try:
+                return method(table)
+            except ClosedError:
+                if not self.renew(table):
+                    raise
+
+    def cache_clear(self) -> int:
+        """Drop the results. Return how many there were."""
+        return self._of_current(lambda table: table.clear())
+
+    def cache_discard(self, *args: Any, **kwargs: Any) -> bool:
+        """Drop the result of a call with these arguments. Return whether there was one."""
+        asked, named = (self.key(*args, **kwargs), None) if self.key else (args, kwargs)
+        try:
+            arguments = CacheTable._call_key(asked, named)
+        except NoKeyError as error:
+            raise self._refusal(error, asked, args, kwargs) from None
+        return self._of_current(lambda table: table.discard(arguments))
+
+    def cache_stats(self) -> CacheStats:
+        """Return the figures of the results' table."""
+        return self._of_current(lambda table: table.stats())
+
+    def cache_table(self) -> Table:
+        """Return the table that the results lie in."""
+
+        def checked(table: Table) -> Table:
+            table._check()
+            return table
+
+        return self._of_current(checked)
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> Any:
+        """Refuse to be pickled with the function, as the table does."""
+        return self.newest[0].__reduce_ex__(protocol)
+
+
 def kept_in(
     made_table: Callable[[], Table],
     function: Callable[..., Any],
@@ -108,139 +208,80 @@ def kept_in(
     times: tuple[float | None, float],
 ) -> Any:
     """Return a function that keeps its results in the table that ``made_table`` returns."""
-    timeout, stale = times
-    table = made_table()
-    call_key = table._call_key
-    of_arguments = key is None
-    if typed:
-        key = with_types
-    # One object, so that no thread sees the table of one and the method of another.
-    newest = table, table._recall
-
-    def deadline() -> Deadline | None:
-        return None if timeout is None else Deadline(timeout)
-
-    def renewed(dropped: Table) -> bool:
-        """Whether there is another table in place of one that was dropped. After the cache's end this raises."""
-        nonlocal newest
-        # Nobody needs a table who only has a method of a function that is gone, and nobody would drop it.
-        if not dropped.closed or alive() is None:
-            return False
-        if newest[0] is dropped:
-            table = made_table()
-            newest = table, table._recall
-        return True
-
-    def refusal(error: NoKeyError, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
-        """The error for arguments, or for what ``key`` returned, with what to write instead."""
-        # Only here: inspect takes a while to import.
-        advice = _import("gabion._advice")
-        text = f"{error}{advice.example(function, args, kwargs)}" if of_arguments else advice.returned(error, asked)
-        return TypeError(text)
-
-    if is_asynchronous(function):
-
-        @functools.wraps(function)
-        async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-            asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
-            while True:
-                table, recall = newest
-                try:
-                    value = recall(asked, named, MISSING)
-                    break
-                except ClosedError:
-                    if not renewed(table):
-                        raise
-                except NoKeyError as error:
-                    raise refusal(error, asked, args, kwargs) from None
-            if value is not MISSING and not stale:
-                return value
-            arguments = call_key(asked, named)
-
-            async def factory() -> Any:
-                return await function(*args, **kwargs)
-
-            if value is not MISSING:
-                return await table._gabion_newer_async(arguments, value, factory, as_put, stale)
-            return await table._gabion_make_async(arguments, factory, as_put, deadline())
-
-        made: Any = asynchronous
-    else:
-
-        @functools.wraps(function)
-        def synchronous(*args: Any, **kwargs: Any) -> Any:
-            asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
-            while True:
-                table, recall = newest
-                try:
-                    value = recall(asked, named, MISSING)
-                    break
-                except ClosedError:
-                    if not renewed(table):
-                        raise
-                except NoKeyError as error:
-                    raise refusal(error, asked, args, kwargs) from None
-            if value is not MISSING:
-                if not stale:
-                    return value
-                again = functools.partial(function, *args, **kwargs)
-                return table._gabion_newer(call_key(asked, named), value, again, as_put, stale)
-            making = table._making_call(asked, named, deadline())
-            # In this frame, so that a function that calls itself goes as deep as it would without.
-            try:
-                value = making.begin(MISSING)
-                if value is MISSING:
-                    value = function(*args, **kwargs)
-                    making.keep(value, as_put)
-                return value
-            except Exception as error:
-                making.fail(error)
-                raise
-            finally:
-                making.end()
-
-        made = synchronous
-
-    def of_table(method: Callable[[Table], _T]) -> _T:
-        """Return what a table's method does, on one that was not dropped."""
-        while True:
-            table, _ = newest
-            try:
-                return method(table)
-            except ClosedError:
-                if not renewed(table):
-                    raise
-
-    def cache_clear() -> int:
-        """Drop the results. Return how many there were."""
-        return of_table(lambda table: table.clear())
-
-    def cache_discard(*args: Any, **kwargs: Any) -> bool:
-        """Drop the result of a call with these arguments. Return whether there was one."""
-        asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
-        try:
-            arguments = call_key(asked, named)
-        except NoKeyError as error:
-            raise refusal(error, asked, args, kwargs) from None
-        return of_table(lambda table: table.discard(arguments))
-
-    def cache_stats() -> CacheStats:
-        """Return the figures of the results' table."""
-        return of_table(lambda table: table.stats())
-
-    def cache_table() -> Table:
-        """Return the table that the results lie in."""
-
-        def checked(table: Table) -> Table:
-            table._check()
-            return table
-
-        return of_table(checked)
-
-    alive = weakref.ref(made)
-    made.cache_clear, made.cache_discard = cache_clear, cache_discard
-    made.cache_stats, made.cache_table = cache_stats, cache_table
+    results = _MemoizedTable(made_table, function, key, typed)
+    wrapped = _asynchronous if is_asynchronous(function) else _synchronous
+    made = wrapped(results, function, as_put, times)
+    results.belong_to(made)
     return made
+
+
+def _deadline(timeout: float | None) -> Deadline | None:
+    return None if timeout is None else Deadline(timeout)
+
+
+# In both functions below, a hit calls nothing written in Python but `key`: lookup() is for what goes wrong.
+
+
+def _synchronous(
+    results: _MemoizedTable, function: Callable[..., Any], as_put: dict[str, Any], times: tuple[float | None, float]
+) -> Any:
+    key, (timeout, stale) = results.key, times
+
+    @functools.wraps(function)
+    def synchronous(*args: Any, **kwargs: Any) -> Any:
+        asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
+        table, recall = results.newest
+        try:
+            value = recall(asked, named, MISSING)
+        except (ClosedError, NoKeyError):
+            table, value = results.lookup(asked, named, args, kwargs)
+        if value is not MISSING:
+            if not stale:
+                return value
+            again = functools.partial(function, *args, **kwargs)
+            return table._gabion_newer(CacheTable._call_key(asked, named), value, again, as_put, stale)
+        making = table._making_call(asked, named, _deadline(timeout))
+        # In this frame, so that a function that calls itself goes as deep as it would without.
+        try:
+            value = making.begin(MISSING)
+            if value is MISSING:
+                value = function(*args, **kwargs)
+                making.keep(value, as_put)
+            return value
+        except Exception as error:
+            making.fail(error)
+            raise
+        finally:
+            making.end()
+
+    return synchronous
+
+
+def _asynchronous(
+    results: _MemoizedTable, function: Callable[..., Any], as_put: dict[str, Any], times: tuple[float | None, float]
+) -> Any:
+    key, (timeout, stale) = results.key, times
+
+    @functools.wraps(function)
+    async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+        asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
+        table, recall = results.newest
+        try:
+            value = recall(asked, named, MISSING)
+        except (ClosedError, NoKeyError):
+            table, value = results.lookup(asked, named, args, kwargs)
+        if value is not MISSING and not stale:
+            return value
+        arguments = CacheTable._call_key(asked, named)
+
+        async def factory() -> Any:
+            return await function(*args, **kwargs)
+
+        if value is not MISSING:
+            return await table._gabion_newer_async(arguments, value, factory, as_put, stale)
+        return await table._gabion_make_async(arguments, factory, as_put, _deadline(timeout))
+
+    return asynchronous
 
 
 def refuse_by_value(table: str) -> None:
