@@ -407,10 +407,13 @@ def test_closed_files(tmp_path: Path) -> None:
     path = tmp_path / "closed"
     for closed in (io.BytesIO(SMALL), path.open("w+b"), path.open("rb", buffering=0)):
         closed.close()
-        with pytest.raises(ValueError, match="src is a closed file"):
+        with pytest.raises(gabion.ClosedError, match="src is a closed file"):
             streams.copy(closed, io.BytesIO())
-        with pytest.raises(ValueError, match="dst is a closed file"):
+        with pytest.raises(gabion.ClosedError, match="dst is a closed file"):
             streams.copy(io.BytesIO(SMALL), closed)
+        for stream in (streams.Reader, streams.Writer):
+            with pytest.raises(gabion.ClosedError, match="file is a closed file"):
+                stream(closed)
 
 
 def test_files_of_the_wrong_direction(tmp_path: Path) -> None:

@@ -340,6 +340,7 @@ def test_closed_readers() -> None:
         reader.read(10)
         assert not reader.closed
     assert reader.closed
+    assert repr(reader) == "<gabion.streams.Reader, closed>"
     assert file.closed
     reader.close()
     for use in [*closing(reader), lambda: next(reader), lambda: iter(reader), lambda: reader.__enter__()]:

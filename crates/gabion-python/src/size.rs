@@ -80,9 +80,7 @@ pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>, things: &str, least: u
 pub(crate) fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     let bytes = parse(name, value)?;
     // Sizes beyond the signed range are no sizes to Python's buffers, nor to any allocator.
-    usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
-        too_many(name, value)
-    })
+    usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| too_many(name, value))
 }
 
 fn too_many(name: &str, value: &Bound<'_, PyAny>) -> PyErr {

@@ -2,17 +2,19 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gabion_cache::{Cache, Departure, Reason};
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
 use super::key;
 use crate::codec::Codec;
 use crate::gate::through_gate;
+use crate::once::of_module;
 use crate::{ffi, result};
 
 thread_local! {
@@ -97,8 +99,8 @@ impl Shared {
     }
 
     /// Tells the callback of an entry that left. What it raises goes to sys.unraisablehook: the caller's own call has
-    /// done its work. Whoever pressed Ctrl-C meanwhile meant the program, though: it is told once more, when that call
-    /// is over.
+    /// done its work. Who pressed Ctrl-C meanwhile, or has the program exit, meant the program, though: that is raised
+    /// once more, when that call is over.
     pub fn notify_evicted(shared: &Weak<Self>, gone: &Departure<'_>) {
         // Work without the interpreter began while nobody listened; who came meanwhile hears from the next call on.
         if APART.get() {
@@ -116,12 +118,42 @@ impl Shared {
             };
             if let Err(error) = notified() {
                 let interrupted = error.is_instance_of::<PyKeyboardInterrupt>(py);
+                let exits = error.is_instance_of::<PySystemExit>(py).then(|| error.clone_ref(py));
                 error.write_unraisable(py, Some(callback.bind(py)));
                 if interrupted {
                     // SAFETY: attached.
                     unsafe { ffi::PyErr_SetInterrupt() };
                 }
+                if let Some(exits) = exits {
+                    raise_later(py, exits);
+                }
             }
         });
+    }
+}
+
+/// Raises an error in the main thread, if this is it, as soon as the interpreter handles signals the next time. In
+/// another thread it would end that alone, which is for its own code to say.
+#[cold]
+fn raise_later(py: Python<'_>, error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        // SAFETY: the interpreter calls it attached, once, with the reference that was handed over below.
+        unsafe {
+            let py = Python::assume_attached();
+            PyErr::from_value(Bound::from_owned_ptr(py, error.cast())).restore(py);
+        }
+        -1
+    }
+    let of = |name| of_module(py, c"threading", name)?.call0();
+    let is_main = || of(c"current_thread")?.eq(of(c"main_thread")?);
+    if !is_main().unwrap_or(false) {
+        return;
+    }
+    let error = error.into_value(py).into_ptr();
+    // SAFETY: attached; the function takes the reference over.
+    let is_full = unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } != 0;
+    if is_full {
+        // SAFETY: it was not taken over.
+        drop(unsafe { Bound::from_owned_ptr(py, error) });
     }
 }

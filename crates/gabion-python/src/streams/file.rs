@@ -358,7 +358,7 @@ pub(super) fn refuse_closed(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()>
     let py = file.py();
     let Some(closed) = file.getattr_opt(intern!(py, "closed")?)? else { return Ok(()) };
     if answered(py, closed.is_truthy())? == Some(true) {
-        return Err(refusal::value_error(py, &format!("{name} is a closed file: open it again")));
+        return Err(refusal::closed_file(py, name));
     }
     Ok(())
 }

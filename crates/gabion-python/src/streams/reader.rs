@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::bytes::{Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
-use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, refuse_unreadable, says};
+use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, refuse_closed, refuse_unreadable, says};
 use super::owned_lock::{End, Guard, OwnedLock};
 use super::refusal;
 use crate::content::Content;
@@ -185,6 +185,7 @@ impl Reader {
     fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let chunk = chunk::length(chunk)?;
         let ahead = Ahead::of(Source::new("file", file, gives_soon(file)?)?);
+        refuse_closed("file", file)?;
         refuse_unreadable("file", file)?;
         Ok(Self { file: file.clone().unbind(), chunk, ahead: OwnedLock::new("Reader", ahead) })
     }
@@ -394,6 +395,9 @@ impl Reader {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         if self.ahead.is_detached() {
             return Ok("<gabion.streams.Reader, detached>".to_owned());
+        }
+        if self.closed() {
+            return Ok("<gabion.streams.Reader, closed>".to_owned());
         }
         Ok(format!("<gabion.streams.Reader of {}>", self.file.bind(py).repr()?))
     }

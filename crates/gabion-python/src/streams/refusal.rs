@@ -18,6 +18,11 @@ pub(super) fn closed(py: Python<'_>, what: &str) -> PyErr {
 }
 
 #[cold]
+pub(super) fn closed_file(py: Python<'_>, name: &str) -> PyErr {
+    own_error(py, |errors| &errors.closed, &format!("{name} is a closed file: open it again"))
+}
+
+#[cold]
 pub(super) fn detached(py: Python<'_>, what: &str) -> PyErr {
     let text = format!("this {what} was detached: use the file that detach() returned, or make another {what} of it");
     own_error(py, |errors| &errors.closed, &text)

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::chunk::{self, Window};
-use super::file::{Sink, Wrote, call_if_there, refuse_unwritable, says};
+use super::file::{Sink, Wrote, call_if_there, refuse_closed, refuse_unwritable, says};
 use super::owned_lock::{End, Guard, OwnedLock};
 use super::refusal;
 use crate::content::Content;
@@ -235,6 +235,7 @@ impl Writer {
     fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let chunk = chunk::length(chunk)?;
         let sink = Some(Sink::new("file", file)?);
+        refuse_closed("file", file)?;
         refuse_unwritable("file", file)?;
         let state = State { sink, window: None, start: 0, end: 0 };
         Ok(Self { file: file.clone().unbind(), chunk, state: OwnedLock::new("Writer", state) })
@@ -372,6 +373,9 @@ impl Writer {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         if self.state.is_detached() {
             return Ok("<gabion.streams.Writer, detached>".to_owned());
+        }
+        if self.closed() {
+            return Ok("<gabion.streams.Writer, closed>".to_owned());
         }
         Ok(format!("<gabion.streams.Writer of {}>", self.file.bind(py).repr()?))
     }
