@@ -106,7 +106,7 @@ def test_a_memoized_function_that_is_pickled_by_value_says_what_to_do() -> None:
             rf"^{__name__}\.test_a_memoized\w+\.<locals>\.area\(\) cannot be pickled by value, .* it is memoized, "
             r".* define it in a module, .* or pass area\.__wrapped__, "
         )
-        kept = inspect.getclosurevars(area).nonlocals["newest"]
+        kept = inspect.getclosurevars(area).nonlocals["results"]
         for move in MOVES:
             with pytest.raises(TypeError, match=told):
                 move(area.cache_table())
