@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gabion._failures import ONE_FOR_ALL, own_error
-from gabion._native import end_flight, pass_gate, run_flight, stop_waiting
+from gabion._native import end_flight, pass_gate, stop_waiting
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future, Task
@@ -403,23 +403,6 @@ class Flights:
     def __init__(self) -> None:
         self.in_flight: dict[Name, Flight] = {}
         _all_flights.add(self)
-
-
-class Running:
-    """Marks the code of a with-statement as a flight's factory."""
-
-    __slots__ = ("_flight", "_token")
-
-    def __init__(self, flight: Flight) -> None:
-        self._flight = flight
-
-    def __enter__(self) -> None:
-        self._token = run_flight(self._flight)
-
-    def __exit__(self, *exception: object) -> None:
-        # A coroutine that is thrown away is closed in another context, which has nothing to be reset.
-        with suppress(ValueError):
-            _running.reset(self._token)
 
 
 def _refusal(why: str) -> RuntimeError:

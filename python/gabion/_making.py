@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._arguments import MEMOIZED
 from gabion._attending import Raised, attend, begin_task, loop_of_task
-from gabion._flights import MISSING, Deadline, Flight, Flights, Running, Waiting
-from gabion._native import CacheTable, ClosedError, _import, enter_flight, leave_flight
+from gabion._flights import MISSING, Deadline, Flight, Flights, Waiting
+from gabion._native import CacheTable, ClosedError, _import, enter_flight, leave_flight, reset_current, run_flight
 
 if TYPE_CHECKING:
     from datetime import date
@@ -93,25 +93,6 @@ class Maker(CacheTable[_K, _V]):
         """What tells its keys from those of the cache's other tables."""
         return self.name
 
-    def _gabion_make(
-        self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any], deadline: Deadline | None
-    ) -> Any:
-        """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
-        check_factory(factory)
-        making = CacheTable._making(self, key, deadline)
-        try:
-            value = making.begin(MISSING)
-            if value is MISSING:
-                value = factory()
-                making.keep(value, as_put)
-            return value
-        except Exception as error:
-            making.fail(error)
-            raise
-        finally:
-            # At once, and nothing else: a signal's handler may raise at any call of Python code.
-            making.end()
-
     def _gabion_is_fresh(self, key: Any, stale: float) -> bool:
         """Whether a key has a value whose own time is not over: it has more than ``stale`` seconds left."""
         try:
@@ -135,7 +116,7 @@ class Maker(CacheTable[_K, _V]):
         old: Any = MISSING,
         stale: float = 0.0,
     ) -> Any:
-        """As _gabion_make(), for a coroutine function. One that awaits nothing needs no task of its own.
+        """As _make(), for a coroutine function. One that awaits nothing needs no task of its own.
 
         Where there is an ``old`` value this waits for no other call, and makes one that has more than ``stale`` seconds
         to live.
@@ -183,11 +164,14 @@ class Maker(CacheTable[_K, _V]):
         (flight, leave, in_task), made = flown, MISSING
         try:
             flight.lease = lease = CacheTable._lease(self, key)
-            with Running(flight):
+            token = run_flight(flight)
+            try:
                 value = CacheTable._look_making(self, key, MISSING)
                 if value is MISSING or (stale and not self._gabion_is_fresh(key, stale)):
                     value = await factory()
                     made = CacheTable._keep(self, key, value, lease, as_put, bool(flight.waiters)) or MISSING
+            finally:
+                reset_current(token)
             return value
         except Exception as error:
             made = error, error.__traceback__

@@ -13,6 +13,7 @@ from gabion._native_cache import end_flight as end_flight
 from gabion._native_cache import enter_flight as enter_flight
 from gabion._native_cache import leave_flight as leave_flight
 from gabion._native_cache import pass_gate as pass_gate
+from gabion._native_cache import reset_current as reset_current
 from gabion._native_cache import run_flight as run_flight
 from gabion._native_cache import stop_waiting as stop_waiting
 from gabion._native_image import Image as Image

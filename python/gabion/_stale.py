@@ -95,7 +95,8 @@ class Renewer(Maker[_K, _V]):
         value = CacheTable.get(self, key, MISSING)
         if value is not MISSING:
             return self._gabion_newer(key, value, factory, as_put, past) if past else value
-        return self._gabion_make(key, factory, as_put, None if seconds is None else Deadline(seconds))
+        check_factory(factory)
+        return CacheTable._make(self, key, factory, as_put, None if seconds is None else Deadline(seconds))
 
     # What its errors call it: the method that was called.
     _gabion_get_or_put.__qualname__ = "Table.get_or_put"

@@ -303,8 +303,10 @@ pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContextVar_Set(running, flight.as_ptr())) }
 }
 
-/// Takes the mark of [`run_flight`] away: the flight that the code runs in is the one from before. In another context
-/// than the one that it was made in there is none.
+/// Take the mark of `run_flight` away, by its token: the flight that the code runs in is the one from before. In another
+/// context than the one that it was made in there is none: so where a coroutine that is thrown away is closed.
+#[pyfunction]
+#[pyo3(signature = (token, /))]
 pub(super) fn reset_current(token: &Bound<'_, PyAny>) {
     let py = token.py();
     // SAFETY: attached; the variable that the token is of; what is raised is taken here.
@@ -319,6 +321,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<CacheLease>()?;
     m.add_function(wrap_pyfunction!(pass_gate, m)?)?;
     m.add_function(wrap_pyfunction!(run_flight, m)?)?;
+    m.add_function(wrap_pyfunction!(reset_current, m)?)?;
     m.add_function(wrap_pyfunction!(enter_flight, m)?)?;
     m.add_function(wrap_pyfunction!(leave_flight, m)?)?;
     m.add_function(wrap_pyfunction!(stop_waiting, m)?)?;

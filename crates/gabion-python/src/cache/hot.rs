@@ -179,13 +179,14 @@ unsafe extern "C" fn get_or_put(
                     .map(Bound::into_ptr);
             }
         };
-        let options = options::of_making(py, "get_or_put", &keywords)?;
+        let (options, timeout) = options::of_making(py, "get_or_put", &keywords)?;
         if let Some(object) = this.open(py)?.build(py, key)? {
             return Ok(object.into_ptr());
         }
         // SAFETY: an instance of the class whose method this is.
         let table = unsafe { table.cast_unchecked::<CacheTable>() };
-        key::with(key, |key| making::make(&table, key, factory, (&options.0, options.1))).map(Py::into_ptr)
+        let deadline = making::deadline(py, timeout)?;
+        key::with(key, |key| making::make(&table, key, factory, deadline, |_| Ok(Some(options)))).map(Py::into_ptr)
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }

@@ -239,28 +239,35 @@ impl Making {
     }
 }
 
+/// What a call waits by that gives up after a time; None without end.
+pub(super) fn deadline(py: Python<'_>, timeout: Option<Duration>) -> PyResult<Py<PyAny>> {
+    match timeout {
+        Some(timeout) => Parts::get(py)?.deadline.call1(py, (timeout.as_secs_f64(),)),
+        None => Ok(py.None()),
+    }
+}
+
 /// Makes the value of a key's bytes by a function without arguments, or has it from whoever makes it just now.
+/// `options_of` says of a value that was made here how it is put, or that it is not kept.
 pub(super) fn make<'py>(
     table: &Bound<'py, CacheTable>,
     key: &[u8],
     factory: &Bound<'py, PyAny>,
-    how: (&PutOptions, Option<Duration>),
+    deadline: Py<PyAny>,
+    options_of: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Option<PutOptions>>,
 ) -> PyResult<Py<PyAny>> {
     // Or the cache would be alive until some later call, with all that the factory's context leads to.
-    counted(table.py(), || make_counted(table, key, factory, how))
+    counted(table.py(), || make_counted(table, key, factory, deadline, options_of))
 }
 
 fn make_counted<'py>(
     table: &Bound<'py, CacheTable>,
     key: &[u8],
     factory: &Bound<'py, PyAny>,
-    (options, timeout): (&PutOptions, Option<Duration>),
+    deadline: Py<PyAny>,
+    options_of: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Option<PutOptions>>,
 ) -> PyResult<Py<PyAny>> {
     let py = table.py();
-    let deadline = match timeout {
-        Some(timeout) => Parts::get(py)?.deadline.call1(py, (timeout.as_secs_f64(),))?,
-        None => py.None(),
-    };
     let mut making = Making::new(table, key, deadline, false)?;
     let made: PyResult<Py<PyAny>> = (|| {
         if let Some(value) = making.enter(py)? {
@@ -269,7 +276,7 @@ fn make_counted<'py>(
         // SAFETY: attached; the caller holds the function over the call; a new reference, or null with an error set.
         let value = unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(factory.as_ptr(), []))? };
         making.check_made(&value)?;
-        making.store(&value, Some(options))?;
+        making.store(&value, options_of(&value)?.as_ref())?;
         Ok(value.unbind())
     })();
     if let Err(error) = &made {

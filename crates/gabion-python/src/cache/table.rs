@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
 use super::flights::{self, CacheLease};
-use super::making::Making;
+use super::making::{self, Making};
 use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, former, missing, not_built, nothing, set_results, tell_key};
 use super::stats::{CacheStats, cache_stats};
@@ -306,6 +306,19 @@ impl CacheTable {
     fn _key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let py = key.py();
         key::with(key, |key| result::bytes(py, key))
+    }
+
+    /// What get_or_put() does for a key that is not there, for any factory; as_put are the keywords of put(). One miss is
+    /// counted already; nothing more is.
+    #[pyo3(signature = (key, factory, as_put, deadline, /))]
+    fn _make(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        factory: &Bound<'_, PyAny>,
+        as_put: &Bound<'_, PyDict>,
+        deadline: Py<PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        key::with(key, |key| making::make(slf, key, factory, deadline, |made| options::of_made(as_put, made)))
     }
 
     /// What makes the value of a key that has none: its begin(), keep() and end() are called around the factory.
