@@ -303,8 +303,8 @@ pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContextVar_Set(running, flight.as_ptr())) }
 }
 
-/// Take the mark of `run_flight` away, by its token: the flight that the code runs in is the one from before. In another
-/// context than the one that it was made in there is none: so where a coroutine that is thrown away is closed.
+/// Take the mark of `run_flight` away, by its token: the flight that the code runs in is the one from before. In
+/// another context than the one that it was made in there is none: so where a coroutine that is thrown away is closed.
 #[pyfunction]
 #[pyo3(signature = (token, /))]
 pub(super) fn reset_current(token: &Bound<'_, PyAny>) {

@@ -308,8 +308,8 @@ impl CacheTable {
         key::with(key, |key| result::bytes(py, key))
     }
 
-    /// What get_or_put() does for a key that is not there, for any factory; as_put are the keywords of put(). One miss is
-    /// counted already; nothing more is.
+    /// What get_or_put() does for a key that is not there, for any factory; as_put are the keywords of put(). One miss
+    /// is counted already; nothing more is.
     #[pyo3(signature = (key, factory, as_put, deadline, /))]
     fn _make(
         slf: &Bound<'_, Self>,
