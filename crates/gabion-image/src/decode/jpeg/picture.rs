@@ -96,8 +96,8 @@ fn layers(frame: &Frame, eighths: u8, planes: bool) -> Layers {
 }
 
 impl Jpeg<'_> {
-    /// Has the header say what layers come of what was chosen. What `libjpeg` passes over in a header costs no more than
-    /// the planes.
+    /// Has the header say what layers come of what was chosen. What `libjpeg` passes over in a header costs no more
+    /// than the planes.
     fn update_layers(&mut self) {
         let size = (self.frame.width, self.frame.height);
         self.planes = self.planes && (!self.frame.suits_libjpeg() || planes::takes_header(self.bytes, size));
