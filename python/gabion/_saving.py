@@ -125,7 +125,10 @@ class Saver:
                 except Exception as error:
                     # What a signal's handler raises, such as a task queue's time limit, is none of the entry's: that
                     # comes once.
-                    if not _comes_again(error, take, pointer):
+                    comes_again = _comes_again(error, take, pointer)
+                    # Its own code may have closed the cache.
+                    CacheTable._check(cache)
+                    if not comes_again:
                         raise
                     left_out.add(error)
         left_out.warn("load")

@@ -64,6 +64,8 @@ pub(super) fn each(
                 // once.
                 let is_its_own = error.is_instance_of::<PyException>(py)
                     && attempt(number, key).is_err_and(|again| again.get_type(py).is(error.get_type(py)));
+                // Its own code may have closed the cache.
+                inner.check(py)?;
                 if !is_its_own {
                     return Err(error);
                 }
