@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::copy::{copy_in, copy_out, copy_out_anew, low_bytes, prefetch};
+use crate::copy::{copy_in, copy_out, copy_out_anew, copy_piece_in, low_bytes, prefetch};
+use crate::piece::Piece;
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
 /// 8-byte words in a block.
@@ -76,6 +77,14 @@ impl<'a> Block<'a> {
             // Relaxed: as in `copy_in`.
             word.store(low_bytes(bytes, tail), Ordering::Relaxed);
         }
+    }
+
+    /// As [`Block::write`], of bytes that others may write to meanwhile.
+    ///
+    /// # Panics
+    /// When they are no whole words, or would not fit between `at` and the end of the block.
+    pub fn write_piece(self, at: usize, piece: Piece<'_>) {
+        copy_piece_in(piece, self.words(at, piece.len().div_ceil(8)));
     }
 
     /// Copies `into.len()` bytes out of the block from word `at` on. Beside a writer the result may be a mixture.

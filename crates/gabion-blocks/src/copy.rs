@@ -14,6 +14,8 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
+use crate::piece::Piece;
+
 /// Asks for the cache line at an address ahead of its use. A hint; any address may be given. Does nothing but on
 /// x86-64.
 #[inline(always)]
@@ -64,11 +66,22 @@ pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
     unsafe { copy_words(bytes.as_ptr().cast(), words.as_ptr().cast::<u8>().cast_mut(), words.len()) };
 }
 
+/// As [`copy_in`], of bytes that others may write to meanwhile.
+///
+/// # Panics
+/// When `words` is not as long as `piece`.
+#[cfg(all(target_arch = "x86_64", not(any(miri, portable))))]
+pub(crate) fn copy_piece_in(piece: Piece<'_>, words: &[AtomicU64]) {
+    assert_eq!(8 * words.len(), piece.len(), "one word for each eight bytes");
+    // SAFETY: as in `copy_in`: whoever passes the words has them to write to, and a piece is what somebody still has.
+    unsafe { copy_words(piece.start(), words.as_ptr().cast::<u8>().cast_mut(), words.len()) };
+}
+
 /// Copies `count` words of 8 bytes.
 ///
 /// # Safety
-/// That many words can be read at `from` and written at `to`, in memory that is plain and nobody else writes, or made
-/// of atomics. The two do not overlap.
+/// That many words can be read at `from` and written at `to`. Memory that others write to meanwhile is made of atomics,
+/// or a piece's. The two do not overlap.
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable))))]
 #[inline(always)]
 unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
@@ -248,6 +261,25 @@ pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
     }
 }
 
+/// As [`copy_in`], of bytes that others may write to meanwhile.
+///
+/// # Panics
+/// When `words` is not as long as `piece`.
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, portable)))))]
+pub(crate) fn copy_piece_in(piece: Piece<'_>, words: &[AtomicU64]) {
+    use std::sync::atomic::Ordering::Relaxed;
+    assert_eq!(8 * words.len(), piece.len(), "one word for each eight bytes");
+    let mut rest = piece;
+    for word in words {
+        let (first, behind) = rest.split_at(8);
+        let mut bytes = [0; 8];
+        first.copy_to(&mut bytes);
+        // Relaxed: as in `copy_in`.
+        word.store(u64::from_le_bytes(bytes), Relaxed);
+        rest = behind;
+    }
+}
+
 /// The bytes of `tail`, one to seven at the end of `bytes`, in a word that is zero above them.
 #[inline]
 pub(crate) fn low_bytes(bytes: &[u8], tail: &[u8]) -> u64 {
@@ -277,6 +309,9 @@ mod tests {
             let mut out = vec![[9; 8]; length + 1];
             copy_out(&words[..length], &mut out[..length]);
             assert_eq!((&out[..length], out[length]), (&plain[..length], [9; 8]));
+            let again: Vec<_> = (0..=length).map(|_| AtomicU64::new(7)).collect();
+            copy_piece_in(plain[..length].as_flattened().into(), &again[..length]);
+            assert!(again.iter().map(|word| word.load(Relaxed)).eq(words.iter().map(|word| word.load(Relaxed))));
             let mut anew = vec![[MaybeUninit::new(9_u8); 8]; length];
             copy_out_anew(&words[..length], &mut anew);
             // SAFETY: every byte was set, before and now.

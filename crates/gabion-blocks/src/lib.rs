@@ -53,6 +53,8 @@ mod invalid;
 
 mod fallible;
 
+mod piece;
+
 mod copy;
 
 pub mod block;
@@ -82,9 +84,10 @@ pub use error::BlockError;
 pub use fallible::{make_room, null_pointers, try_box, try_room, zero_counts};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
+pub use piece::{Piece, total_len};
 pub use pool::{Allowance, Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use rank::Rank;
-pub use run::{Run, total_len};
+pub use run::Run;
 pub use set::BlockSet;
 pub use unique::unique_number;
 pub use units::UnitTable;

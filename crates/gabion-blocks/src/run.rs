@@ -6,13 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::BlockError;
 use crate::file::{BlockFile, RunRoom};
+use crate::piece::{Piece, total_len};
 use crate::pool::{Held, Pool};
-
-/// How many bytes pieces have together: the most that can be counted where they are more, which is more than anybody
-/// gets memory for. The same piece may be there many times.
-pub fn total_len(pieces: &[&[u8]]) -> usize {
-    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.len()))
-}
 
 /// Bytes in a run of the pool: filled once, never changed, given back when dropped. As with block sets, what is held so
 /// counts apart from the pool's buffers. Or in a run of a file, where it stays as long as it is somebody's.
@@ -38,7 +33,7 @@ impl Run {
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Machine`] when the machine never has so
     /// much.
-    pub fn new(pool: &Pool, pieces: &[&[u8]]) -> Result<Self, BlockError> {
+    pub fn new(pool: &Pool, pieces: &[Piece<'_>]) -> Result<Self, BlockError> {
         let len = total_len(pieces);
         let (span, _) = Held::take(pool, Self::mapped_bytes(len), false)?;
         // SAFETY: the span has at least `len` bytes and is this run's alone.
@@ -50,7 +45,7 @@ impl Run {
     ///
     /// # Errors
     /// [`BlockError::Disk`], and others of a file that cannot grow.
-    pub fn in_file(file: &Arc<BlockFile>, pieces: &[&[u8]]) -> Result<Self, BlockError> {
+    pub fn in_file(file: &Arc<BlockFile>, pieces: &[Piece<'_>]) -> Result<Self, BlockError> {
         let len = total_len(pieces);
         let room = file.take_run(len)?;
         // SAFETY: as above.
@@ -99,11 +94,11 @@ impl Run {
 ///
 /// # Safety
 /// There is room for all of them, which is the caller's alone.
-unsafe fn fill(mut at: NonNull<u8>, pieces: &[&[u8]]) {
+unsafe fn fill(mut at: NonNull<u8>, pieces: &[Piece<'_>]) {
     for piece in pieces {
-        // SAFETY: that many bytes were counted, of the same slices (duty of the caller).
+        // SAFETY: that many bytes were counted, of the same pieces (duty of the caller).
         unsafe {
-            at.copy_from_nonoverlapping(NonNull::from(*piece).cast(), piece.len());
+            at.as_ptr().copy_from_nonoverlapping(piece.start(), piece.len());
             at = at.add(piece.len());
         }
     }
@@ -142,10 +137,11 @@ mod tests {
         let piece = unsafe { std::slice::from_raw_parts(base.as_ptr(), bytes) };
         let mut pieces = vec![piece; (usize::MAX >> 46) + 1];
         pieces.push(&[1; 9]);
-        assert_eq!(total_len(&pieces), usize::MAX);
+        let pieces = Piece::list(&pieces);
+        assert_eq!(total_len(pieces), usize::MAX);
         let twin: &'static Twin = Box::leak(Box::default());
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();
-        assert!(matches!(Run::new(&pool, &pieces), Err(BlockError::Machine { .. })));
+        assert!(matches!(Run::new(&pool, pieces), Err(BlockError::Machine { .. })));
         // SAFETY: the range of the map; the pieces are not used again.
         unsafe { crate::os::system().unmap(base, bytes) };
     }
@@ -155,7 +151,7 @@ mod tests {
         let twin: &'static Twin = Box::leak(Box::default());
         let bytes: Vec<u8> = (0..5_000_000_u32).map(|n| n as u8).collect();
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();
-        let run = Run::new(&pool, &[&bytes[..7], &[], &bytes[7..]]).unwrap();
+        let run = Run::new(&pool, Piece::list(&[&bytes[..7], &[], &bytes[7..]])).unwrap();
         assert_eq!(run.bytes(), bytes);
         assert_eq!(twin.mapped(), Run::mapped_bytes(bytes.len()) as u64);
         drop(run);

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gabion_blocks::os::Twin;
-use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Buffer, Change, GroupRequest, Pool, Request, Run, Settings};
+use gabion_blocks::{
+    BLOCK_BYTES, BlockError, BlockSet, Buffer, Change, GroupRequest, Piece, Pool, Request, Run, Settings,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -147,7 +149,7 @@ fn step(shared: &Arena<'_>, own: &mut Vec<Live>, random: &mut Random) {
                 let block = set.block(number).unwrap();
                 let word = random.below(if zero { 500_000 } else { 512 });
                 assert_eq!(block.word(word).load(Ordering::Relaxed), 0);
-                let run = Run::new(pool, &[&vec![stamp; 1_200_000]]).unwrap();
+                let run = Run::new(pool, Piece::list(&[&vec![stamp; 1_200_000]])).unwrap();
                 assert!(run.bytes().iter().all(|&byte| byte == stamp));
             }
             _ => {}

@@ -57,7 +57,6 @@
 //! | `testing` | time that passes for tests |
 //! | `index` | what is known by a hash: places, how often a key was asked for, keys that left |
 //! | `entry`, `read` | what stands in the pile: neighbours, times, key, value; and reading it without a lock |
-//! | `value` | bytes in one piece or in several |
 //! | `budget` | what an entry costs, what may be used |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
 //! | `shard` | one lock's part of it all, and what is done under the lock |
@@ -83,8 +82,6 @@ mod index;
 mod entry;
 
 mod read;
-
-mod value;
 
 mod budget;
 
@@ -116,7 +113,7 @@ mod tests;
 pub use cache::Cache;
 pub use core::{Departure, Foreseen, Former, Listener, Standing};
 pub use flight::Deadlock;
-pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
+pub use gabion_pile::{Long, Piece, ReadBuf, Reading, RunIdentity, Value};
 pub use lease::Lease;
 pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions, Terms};
 pub use policy::Policy;
@@ -124,5 +121,4 @@ pub use shard::Reason;
 pub use stats::CacheStats;
 pub use table::Table;
 pub use time::{Clock, ManualClock, SystemClock};
-pub use value::Value;
 pub use weak::WeakCache;

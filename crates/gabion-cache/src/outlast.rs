@@ -3,12 +3,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use gabion_pile::ReadBuf;
+use gabion_pile::{ReadBuf, Value};
 
 use crate::options::{PutResult, Terms};
 use crate::record::Record;
 use crate::table::Table;
-use crate::value::Value;
 
 impl Table {
     /// As [`Table::peek`], with all else that the cache knows of the value. Holds up other writers for the moment.

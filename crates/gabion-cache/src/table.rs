@@ -6,7 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gabion_pile::{ReadBuf, Reading, with_read_buf};
+use gabion_pile::{ReadBuf, Reading, Value, with_read_buf};
 
 use crate::core::{Core, Foreseen, Former, Standing};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
@@ -18,7 +18,6 @@ use crate::read::Found;
 use crate::record::{DEFAULT, Handle};
 use crate::shard::{Look, When};
 use crate::stats::{CacheStats, Figure};
-use crate::value::Value;
 
 /// A table of a cache: its own keys, and its own limit and times if it was made with some.
 ///

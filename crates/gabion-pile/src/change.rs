@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use gabion_blocks::{Block, BlockSet, LAST_GENERATION, WORDS_PER_BLOCK};
+use gabion_blocks::{Block, BlockSet, LAST_GENERATION, Piece, WORDS_PER_BLOCK};
 use gabion_heap::{
     Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, MOST_CHUNK_WORDS, chunk_length,
     class_for_words, slot_words,
@@ -66,7 +66,7 @@ pub(crate) struct Payload<'a> {
     /// The bytes, if they are in one piece.
     whole: &'a [u8],
     /// The pieces, if there are several.
-    pieces: &'a [&'a [u8]],
+    pieces: &'a [Piece<'a>],
     pub length: usize,
     run: Option<&'a Arc<ChargedRun>>,
 }
@@ -78,7 +78,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Of that many bytes in pieces, one behind the other: more than fit into a slot, which is written in one go.
-    pub fn in_pieces(pieces: &'a [&'a [u8]], length: usize) -> Self {
+    pub fn in_pieces(pieces: &'a [Piece<'a>], length: usize) -> Self {
         debug_assert!(length > SLOT_PAYLOAD, "{length} bytes may go into a slot");
         Self { whole: &[], pieces, length, run: None }
     }

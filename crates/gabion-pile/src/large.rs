@@ -3,7 +3,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use gabion_blocks::{BlockError, Budget, Run, make_room, total_len};
+use gabion_blocks::{BlockError, Budget, Piece, Run, make_room, total_len};
 use gabion_heap::Ground;
 
 /// A run and its charge: both go back with the last user, be it the pile, a reader or a view.
@@ -21,7 +21,7 @@ impl RefUnwindSafe for ChargedRun {}
 
 impl ChargedRun {
     /// Takes and fills a run. Takes as long as the bytes do: no lock is held meanwhile.
-    pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, pieces: &[&[u8]]) -> Result<Arc<Self>, BlockError> {
+    pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, pieces: &[Piece<'_>]) -> Result<Arc<Self>, BlockError> {
         let mapped = Run::mapped_bytes(total_len(pieces)) as u64;
         budget.take(mapped)?;
         let run = match ground.blocks.file() {

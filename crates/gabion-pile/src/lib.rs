@@ -38,6 +38,7 @@
 //! | `protocol` | how readers and one writer share a payload without a lock |
 //! | `large`, `pins` | objects in runs of their own; bodies that views look at |
 //! | `buf`, `slot` | room for what is read; from a pointer to its slot, checked |
+//! | `value` | a payload on its way in, in one piece or in several |
 //! | `shard`, `change` | a heap behind one lock; put, replace and remove under it |
 //! | `stats`, `pile` | figures; the pile |
 //! | `write` | put, replace, remove |
@@ -65,6 +66,8 @@ mod buf;
 mod slot;
 
 mod shard;
+
+mod value;
 
 mod change;
 
@@ -108,6 +111,7 @@ pub use buf::{ReadBuf, RunIdentity, with_read_buf};
 pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD, chunk_bytes};
 pub use error::{PileError, PointerFault};
 pub use file::OpenOptions;
+pub use gabion_blocks::Piece;
 pub use iterate::{Cursor, Noted, Pointers};
 pub use long::{Long, Reading};
 pub use pile::{Pile, PileOptions};
@@ -115,6 +119,7 @@ pub use place::{Body, Glance, IndexedPile, Place, SparsePage};
 pub use pointer::Pointer;
 pub use save::Saving;
 pub use stats::PileStats;
+pub use value::Value;
 pub use view::View;
 
 #[doc(hidden)]

@@ -18,6 +18,7 @@ use crate::error::PileError;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::protocol::unchanged_while;
+use crate::value::Value;
 use crate::word::{State, Word};
 
 /// Where an object's slot is: a pointer without its generation. It does not say whether the object is still there.
@@ -244,8 +245,8 @@ impl IndexedPile {
     ///
     /// # Errors
     /// As [`Pile::put`].
-    pub fn put_beside(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        self.with_payload(pieces, |payload| self.put_unmoved(payload, payload.length))
+    pub fn put_beside(&self, value: Value<'_>) -> Result<Pointer, PileError> {
+        self.with_payload(value, |payload| self.put_unmoved(payload, payload.length))
     }
 
     /// A page with few objects, for an owner that wants it emptied; `movable`: one whose objects have room in other

@@ -10,7 +10,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
-use gabion_blocks::Block;
+use gabion_blocks::{Block, Piece};
 
 /// Words that other threads write.
 pub trait Words {
@@ -28,6 +28,8 @@ pub trait Memory: Words {
     fn copy_out(&self, at: usize, into: &mut [u8]);
     /// Copies bytes to word `at` and after; relaxed.
     fn copy_in(&self, at: usize, bytes: &[u8]);
+    /// As `copy_in`, of a multiple of 8 bytes that others may write to meanwhile.
+    fn copy_piece_in(&self, at: usize, piece: Piece<'_>);
 }
 
 impl Words for Block<'_> {
@@ -68,6 +70,11 @@ impl Memory for Block<'_> {
     #[inline]
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         self.write(at, bytes);
+    }
+
+    #[inline]
+    fn copy_piece_in(&self, at: usize, piece: Piece<'_>) {
+        self.write_piece(at, piece);
     }
 }
 
@@ -142,7 +149,7 @@ pub fn reuse<M: Memory>(payload: (&M, usize), bytes: &[u8], commit: (&M, usize, 
 }
 
 /// As [`reuse`], of a payload that lies in several pieces, one behind the other.
-pub fn reuse_in_pieces<M: Memory>(payload: (&M, usize), pieces: &[&[u8]], commit: (&M, usize, u64)) {
+pub fn reuse_in_pieces<M: Memory>(payload: (&M, usize), pieces: &[Piece<'_>], commit: (&M, usize, u64)) {
     // Release, here and below: as in `reuse`.
     M::fence(Release);
     copy_pieces(payload, pieces);
@@ -151,12 +158,12 @@ pub fn reuse_in_pieces<M: Memory>(payload: (&M, usize), pieces: &[&[u8]], commit
 
 /// Copies pieces one behind the other, from a word on. A word that several have a share in is put together first, so
 /// that each is written once, as a whole.
-fn copy_pieces<M: Memory>((memory, mut at): (&M, usize), pieces: &[&[u8]]) {
+fn copy_pieces<M: Memory>((memory, mut at): (&M, usize), pieces: &[Piece<'_>]) {
     let (mut shared, mut filled) = ([0; 8], 0);
     for mut piece in pieces.iter().copied() {
         if filled > 0 {
             let (share, rest) = piece.split_at(piece.len().min(8 - filled));
-            shared[filled..filled + share.len()].copy_from_slice(share);
+            share.copy_to(&mut shared[filled..filled + share.len()]);
             filled += share.len();
             if filled < 8 {
                 continue;
@@ -165,10 +172,10 @@ fn copy_pieces<M: Memory>((memory, mut at): (&M, usize), pieces: &[&[u8]]) {
             (at, piece) = (at + 1, rest);
         }
         let (whole, tail) = piece.split_at(piece.len() - piece.len() % 8);
-        memory.copy_in(at, whole);
+        memory.copy_piece_in(at, whole);
         at += whole.len() / 8;
         filled = tail.len();
-        shared[..filled].copy_from_slice(tail);
+        tail.copy_to(&mut shared[..filled]);
     }
     if filled > 0 {
         memory.copy_in(at, &shared[..filled]);
@@ -217,6 +224,10 @@ mod tests {
                 self.store(at + index, word, Relaxed);
             }
         }
+
+        fn copy_piece_in(&self, at: usize, piece: Piece<'_>) {
+            self.copy_in(at, &Piece::concat(&[piece]));
+        }
     }
 
     #[test]
@@ -226,7 +237,7 @@ mod tests {
             for (first, second) in (0..=length).flat_map(|first| (first..=length).map(move |second| (first, second))) {
                 let memory = Noted(std::array::from_fn(|_| Cell::new((0, 0))));
                 let pieces = [&payload[..first], &[], &payload[first..second], &payload[second..length]];
-                reuse_in_pieces((&memory, 2), &pieces, (&memory, 0, 7));
+                reuse_in_pieces((&memory, 2), Piece::list(&pieces), (&memory, 0, 7));
                 let mut copy = [9; 48];
                 assert!(copy_unless_changed((&memory, 2), &mut copy, [(&memory, 0, 7)]));
                 assert_eq!((&copy[..length], &copy[length..]), (&payload[..length], &[0; 48][length..]));

@@ -16,6 +16,7 @@ use crate::pointer::Pointer;
 use crate::protocol::{copy_unless_changed, second_guard};
 use crate::shard::Inner;
 use crate::slot::{Slot, guest_header};
+use crate::value::Value;
 use crate::word::{GuestHeader, State, Word};
 
 /// How many times a read is tried beside writers before it asks for the lock.
@@ -242,7 +243,7 @@ impl Pile {
         run.map(|_| unchanged).map_err(|_| PileError::Damaged { pointer })
     }
 
-    /// As [`Pile::replace_pieces`], if the object's payload is still what `buf` was last read from; false when it was
+    /// As [`Pile::replace`], by a payload in one piece or in several, if the object's payload is still what `buf` was last read from; false when it was
     /// replaced meanwhile, and stays.
     ///
     /// For "read, make another of it, and store that": what others store meanwhile is not lost. It is the payload that
@@ -255,17 +256,22 @@ impl Pile {
     /// let (mut buf, pointer) = (ReadBuf::new(), pile.put(b"1")?);
     /// pile.read(pointer, &mut buf)?;
     /// pile.replace(pointer, b"2")?;
-    /// assert!(!pile.replace_unchanged(pointer, &buf, &[b"1 and more"])?);
+    /// assert!(!pile.replace_unchanged(pointer, &buf, b"1 and more")?);
     /// pile.read(pointer, &mut buf)?;
-    /// assert!(pile.replace_unchanged(pointer, &buf, &[b"2 and more"])?);
+    /// assert!(pile.replace_unchanged(pointer, &buf, b"2 and more")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// As [`Pile::replace`].
-    pub fn replace_unchanged(&self, pointer: Pointer, buf: &ReadBuf, pieces: &[&[u8]]) -> Result<bool, PileError> {
+    pub fn replace_unchanged<'a>(
+        &self,
+        pointer: Pointer,
+        buf: &ReadBuf,
+        value: impl Into<Value<'a>>,
+    ) -> Result<bool, PileError> {
         let unchanged = |(shard, slot, word): (&Inner, &Slot<'_>, Word)| self.is_unchanged(shard, slot, word, buf);
-        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload, unchanged))
+        self.with_payload(value.into(), |payload| self.replace_payload(pointer, payload, unchanged))
     }
 
     /// Whether the payload of a slot, whose shard is locked, is still what `buf` was last read from.
@@ -384,13 +390,13 @@ mod tests {
                 let (one, two) = (vec![6; next], vec![7; next]);
                 pile.read(pointer, &mut buf).unwrap();
                 assert!(pile.replace_unchanged(pointer, &buf, &[&one[..next / 2], &one[next / 2..]]).unwrap());
-                assert_eq!(pile.replace_unchanged(pointer, &buf, &[&two]).unwrap(), length == 0 && next == 0);
+                assert_eq!(pile.replace_unchanged(pointer, &buf, &two).unwrap(), length == 0 && next == 0);
                 pile.read(pointer, &mut buf).unwrap();
                 assert_eq!(buf.payload(), if length == 0 && next == 0 { &two } else { &one });
                 pile.remove(pointer).unwrap();
-                assert!(pile.replace_unchanged(pointer, &buf, &[&two]).is_err());
+                assert!(pile.replace_unchanged(pointer, &buf, &two).is_err());
                 let other = pile.put(buf.payload()).unwrap();
-                assert!(pile.replace_unchanged(pointer, &buf, &[&two]).is_err(), "another has its place");
+                assert!(pile.replace_unchanged(pointer, &buf, &two).is_err(), "another has its place");
                 pile.remove(other).unwrap();
             }
             pile.validate().unwrap();

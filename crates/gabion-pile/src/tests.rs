@@ -97,7 +97,7 @@ impl Model {
         match *operation {
             Operation::Put { length, reserve } => {
                 let payload = self.payload(length);
-                match self.pile.put_pieces(&self.cut(&payload), reserve) {
+                match self.pile.put_pieces(&self.cut(&payload)[..], reserve) {
                     Ok(pointer) => {
                         assert!(self.payloads.insert(pointer, payload).is_none(), "{pointer:?} given out twice");
                         self.live.push(pointer);
@@ -108,7 +108,7 @@ impl Model {
             Operation::Replace { pick, length } => {
                 let Some(pointer) = self.pick(pick) else { return };
                 let payload = self.payload(length);
-                match self.pile.replace_pieces(pointer, &self.cut(&payload)) {
+                match self.pile.replace_pieces(pointer, &self.cut(&payload)[..]) {
                     Ok(()) => drop(self.payloads.insert(pointer, payload)),
                     Err(error) => assert!(matches!(error, PileError::Memory { .. }), "{error}"),
                 }

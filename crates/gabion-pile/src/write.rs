@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_blocks::{PAGE_BYTES, total_len};
+use gabion_blocks::{PAGE_BYTES, Piece, total_len};
 use gabion_heap::{Freed, HeapError, Unlisted, shard_of};
 
 use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
@@ -12,6 +12,7 @@ use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::shard::{Inner, Locked};
 use crate::slot::Slot;
+use crate::value::Value;
 use crate::word::Word;
 
 /// The longest payload that a cleared page is sure to have room for: all of the page but what stands at its ends.
@@ -61,7 +62,7 @@ impl Pile {
 
     #[cold]
     fn put_anywhere(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
-        self.with_payload(&[payload], |payload| self.put_payload(payload, reserve))
+        self.with_payload(Value::Whole(payload), |payload| self.put_payload(payload, reserve))
     }
 
     /// Calls `act` with a payload as it is stored: what goes into a slot in one piece, what goes into a chunk as it
@@ -69,16 +70,20 @@ impl Pile {
     #[inline]
     pub(crate) fn with_payload<R>(
         &self,
-        pieces: &[&[u8]],
+        value: Value<'_>,
         act: impl FnOnce(Payload<'_>) -> Result<R, PileError>,
     ) -> Result<R, PileError> {
-        if let [payload] = pieces
-            && payload.len() <= CHUNK_PAYLOAD
-        {
-            return act(Payload::whole(payload, None));
-        }
+        let whole;
+        let pieces = match value {
+            Value::Whole(payload) if payload.len() <= CHUNK_PAYLOAD => return act(Payload::whole(payload, None)),
+            Value::Whole(payload) => {
+                whole = [Piece::from(payload)];
+                &whole
+            }
+            Value::Pieces(pieces) => pieces,
+        };
         match total_len(pieces) {
-            ..=SLOT_PAYLOAD => act(Payload::whole(&pieces.concat(), None)),
+            ..=SLOT_PAYLOAD => act(Payload::whole(&Piece::concat(pieces), None)),
             length @ ..=CHUNK_PAYLOAD => act(Payload::in_pieces(pieces, length)),
             _ => {
                 let run = self.new_run(pieces)?;
@@ -101,7 +106,7 @@ impl Pile {
 
     #[cold]
     fn try_put_anywhere(&self, payload: &[u8]) -> Result<Pointer, PileError> {
-        self.with_payload(&[payload], |payload| self.try_put_payload(payload))
+        self.with_payload(Value::Whole(payload), |payload| self.try_put_payload(payload))
     }
 
     fn try_put_payload(&self, payload: Payload<'_>) -> Result<Pointer, PileError> {
@@ -122,19 +127,19 @@ impl Pile {
     /// # Errors
     /// As [`Pile::put`].
     #[inline]
-    pub fn try_put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        match pieces {
-            [payload] => self.try_put(payload),
-            _ => self.try_put_several(pieces),
+    pub fn try_put_pieces(&self, value: Value<'_>) -> Result<Pointer, PileError> {
+        match value {
+            Value::Whole(payload) => self.try_put(payload),
+            Value::Pieces(_) => self.try_put_several(value),
         }
     }
 
     #[cold]
-    fn try_put_several(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        self.with_payload(pieces, |payload| self.try_put_payload(payload))
+    fn try_put_several(&self, value: Value<'_>) -> Result<Pointer, PileError> {
+        self.with_payload(value, |payload| self.try_put_payload(payload))
     }
 
-    /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One that is longer than
+    /// As [`Pile::put`], of a payload that may lie in several pieces, one behind the other. One such that is longer than
     /// [`SLOT_PAYLOAD`] is copied once, straight to where it stays.
     ///
     /// ```
@@ -149,10 +154,11 @@ impl Pile {
     ///
     /// # Errors
     /// As [`Pile::put`].
-    pub fn put_pieces(&self, pieces: &[&[u8]], reserve: usize) -> Result<Pointer, PileError> {
-        match pieces {
-            [payload] => self.put_with_reserve(payload, reserve),
-            _ => self.with_payload(pieces, |payload| self.put_payload(payload, reserve)),
+    #[inline]
+    pub fn put_pieces<'a>(&self, value: impl Into<Value<'a>>, reserve: usize) -> Result<Pointer, PileError> {
+        match value.into() {
+            Value::Whole(payload) => self.put_with_reserve(payload, reserve),
+            value @ Value::Pieces(_) => self.with_payload(value, |payload| self.put_payload(payload, reserve)),
         }
     }
 
@@ -200,7 +206,7 @@ impl Pile {
 
     /// The run that a payload too long for a chunk is stored in.
     #[cold]
-    fn new_run(&self, pieces: &[&[u8]]) -> Result<Arc<ChargedRun>, PileError> {
+    fn new_run(&self, pieces: &[Piece<'_>]) -> Result<Arc<ChargedRun>, PileError> {
         let make = || ChargedRun::new(self.ground(), &self.budget, pieces);
         make()
             .or_else(|_| {
@@ -227,15 +233,15 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
-        self.with_payload(&[payload], |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
+        self.with_payload(Value::Whole(payload), |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
     }
 
     /// As [`Pile::replace`], by a payload as that of [`Pile::put_pieces`].
     ///
     /// # Errors
     /// As [`Pile::replace`].
-    pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
-        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
+    pub fn replace_pieces<'a>(&self, pointer: Pointer, value: impl Into<Value<'a>>) -> Result<(), PileError> {
+        self.with_payload(value.into(), |payload| self.replace_payload(pointer, payload, |_| true).map(drop))
     }
 
     /// Replaces, if the object is `wanted` then.

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p gabion-pile --release --test loom`
 #![cfg(loom)]
 
+use gabion_pile::Piece;
 use gabion_pile::model::{
     self, Memory, Words as _, copy_unless_changed, disturb, overwrite, reuse, reuse_in_pieces, second_guard,
     unchanged_while,
@@ -62,6 +63,9 @@ impl Memory for Words {
             self.0[at + index].store(u64::from_le_bytes(bytes.try_into().unwrap()), Relaxed);
         }
     }
+    fn copy_piece_in(&self, at: usize, piece: Piece<'_>) {
+        self.copy_in(at, &Piece::concat(&[piece]));
+    }
 }
 
 fn payload(value: u64) -> [u8; 16] {
@@ -110,7 +114,8 @@ fn pieces_that_share_words_are_seen_whole_or_not_at_all() {
         words.store(WORD, 99, Relaxed);
         disturb((words, DESCRIPTOR), 1);
         let (payload, write) = (payload(3), reuse_in_pieces);
-        write((words, PAYLOAD), &[&payload[..3], &payload[3..5], &payload[5..13], &payload[13..]], (words, OTHER, 3));
+        let pieces = [&payload[..3], &payload[3..5], &payload[5..13], &payload[13..]];
+        write((words, PAYLOAD), Piece::list(&pieces), (words, OTHER, 3));
         words.store(WORD, 1, Release);
     });
 }

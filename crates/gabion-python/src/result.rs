@@ -6,6 +6,21 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use crate::ffi;
 
+/// What a call with positional arguments returns.
+pub(crate) fn call<'py, const N: usize>(
+    callable: &Bound<'py, PyAny>,
+    args: [&Bound<'py, PyAny>; N],
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached; a callable and its arguments, all held; a new reference or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(callable.py(), ffi::call(callable.as_ptr(), args.map(Bound::as_ptr))) }
+}
+
+/// A memoryview of an object.
+pub(crate) fn memoryview<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached; a live object; a new reference or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(object.py(), ffi::PyMemoryView_FromObject(object.as_ptr())) }
+}
+
 /// An int.
 pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: attached; a new reference or null with an error set.

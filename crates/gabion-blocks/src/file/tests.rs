@@ -11,7 +11,7 @@ use super::{BlockFile, Draft, FileError, FileOptions, Numbering};
 use crate::inside::is_inside;
 use crate::os::TwinDisk;
 use crate::sync::Ordering::Relaxed;
-use crate::{BLOCK_BYTES, BlockError, BlockSet, LARGEST_SYSTEM_PAGE, Pool, Run};
+use crate::{BLOCK_BYTES, BlockError, BlockSet, LARGEST_SYSTEM_PAGE, Piece, Pool, Run};
 
 /// A path of this test's own, which is gone with the value.
 struct Place(PathBuf);
@@ -75,10 +75,10 @@ fn runs_stay_that_are_somebodys() {
     let place = Place::new("runs");
     let (file, _) = set(&place, &WRITE);
     let bytes: Vec<u8> = (0..9_000_000_u32).map(|at| (at * 7) as u8).collect();
-    let kept = Run::in_file(&file, &[&bytes[..5], &bytes[5..]]).unwrap();
+    let kept = Run::in_file(&file, Piece::list(&[&bytes[..5], &bytes[5..]])).unwrap();
     kept.own(5);
-    drop(Run::in_file(&file, &[&bytes]).unwrap());
-    let begun = Run::in_file(&file, &[b"begun"]).unwrap();
+    drop(Run::in_file(&file, Piece::list(&[&bytes])).unwrap());
+    let begun = Run::in_file(&file, Piece::list(&[b"begun"])).unwrap();
     assert_eq!((file.summary().run_blocks, file.summary().free_blocks), (4, 2));
     let path = Place::new("runs-copy");
     fs::copy(&place.0, &path.0).unwrap();
@@ -126,7 +126,7 @@ fn a_file_that_was_cut_off_or_changed_is_refused() {
         let number = blocks.map().unwrap().0;
         blocks.block(number).unwrap().word(9).store(5, Relaxed);
     }
-    let run = Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap();
+    let run = Run::in_file(&file, Piece::list(&[&vec![7; 5_000_000]])).unwrap();
     run.own(1);
     file.append(b"record").unwrap();
     drop((run, blocks, file));
@@ -190,7 +190,8 @@ fn a_file_that_was_cut_off_or_changed_is_refused() {
 fn what_is_free_is_taken_from_the_first_block_on() {
     let place = Place::new("first-free");
     let (file, blocks) = set(&place, &WRITE);
-    let mut runs: Vec<_> = (0..4).map(|_| Some(Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap())).collect();
+    let mut runs: Vec<_> =
+        (0..4).map(|_| Some(Run::in_file(&file, Piece::list(&[&vec![7; 5_000_000]])).unwrap())).collect();
     for (gone, taken) in [(2, 1), (0, 2), (3, 1), (1, 4)] {
         drop(runs[gone].take());
         (0..taken).for_each(|_| _ = blocks.map().unwrap());
@@ -205,13 +206,13 @@ fn what_is_free_is_taken_from_the_first_block_on() {
 fn a_run_gives_back_what_it_took() {
     let place = Place::new("changed-run");
     let (file, blocks) = set(&place, &WRITE);
-    let run = Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap();
-    let behind = Run::in_file(&file, &[&vec![8; 5_000_000]]).unwrap();
+    let run = Run::in_file(&file, Piece::list(&[&vec![7; 5_000_000]])).unwrap();
+    let behind = Run::in_file(&file, Piece::list(&[&vec![8; 5_000_000]])).unwrap();
     let word = Use::Run { blocks: 3 }.word().to_le_bytes();
     fs::File::options().write(true).open(&place.0).unwrap().write_all_at(&word, table_word(0) as u64 * 8).unwrap();
     drop(run);
     assert_eq!((file.summary().run_blocks, file.summary().free_blocks), (2, 2));
-    let other = Run::in_file(&file, &[&vec![9; 9_000_000]]).unwrap();
+    let other = Run::in_file(&file, Piece::list(&[&vec![9; 9_000_000]])).unwrap();
     assert!(behind.bytes().iter().all(|&byte| byte == 8) && other.bytes().iter().all(|&byte| byte == 9));
     drop(blocks);
 }
@@ -255,7 +256,7 @@ fn a_full_disk_changes_nothing() {
     let before = length();
     for _ in 0..3 {
         refused(blocks.map().unwrap_err());
-        refused(Run::in_file(&file, &[&vec![1; 5 << 20]]).unwrap_err());
+        refused(Run::in_file(&file, Piece::list(&[&vec![1; 5 << 20]])).unwrap_err());
         refused(file.append(b"record").unwrap_err());
         assert!(file.flush().is_err());
     }
@@ -391,10 +392,10 @@ fn another_file_that_got_the_descriptors_number_is_left_alone() {
     let number = blocks.map().unwrap().0;
     blocks.block(number).unwrap().word(1).store(1, Relaxed);
     blocks.block(number).unwrap().word(9).store(77, Relaxed);
-    let run = Run::in_file(&file, &[b"of no use"]).unwrap();
+    let run = Run::in_file(&file, Piece::list(&[b"of no use"])).unwrap();
     let stranger = Stranger::in_place_of(&file, "stranger");
     assert_eq!(blocks.map().unwrap_err(), BlockError::DescriptorLost);
-    assert_eq!(Run::in_file(&file, &[b"more"]).unwrap_err(), BlockError::DescriptorLost);
+    assert_eq!(Run::in_file(&file, Piece::list(&[b"more"])).unwrap_err(), BlockError::DescriptorLost);
     drop(run);
     assert!(matches!(file.flush(), Err(FileError::DescriptorLost)));
     assert!(stranger.is_left_alone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gabion_pile::ReadBuf;
+use gabion_pile::{ReadBuf, Value};
 
 use super::core::Core;
 use crate::entry::{Entry, Layout, Times, contents};
@@ -15,7 +15,6 @@ use crate::record::Record;
 use crate::shard::{ENDED, Lack, Locked, Look, Need, Progress, Reason, Request, Sought, Step, When};
 use crate::stats::Figure;
 use crate::time::{Due, NEVER};
-use crate::value::Value;
 
 /// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and
 /// priority. To be handed to [`Table::popped`](crate::Table::popped) or [`Table::put_back`](crate::Table::put_back):

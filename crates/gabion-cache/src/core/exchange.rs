@@ -1,6 +1,6 @@
 //! A step from one value to the next, taken only while the former is still there.
 
-use gabion_pile::{ReadBuf, RunIdentity};
+use gabion_pile::{ReadBuf, RunIdentity, Value};
 
 use super::calls::Standing;
 use super::core::Core;
@@ -12,7 +12,6 @@ use crate::policy::Id;
 use crate::record::Record;
 use crate::shard::{Lack, Locked, Need, Progress, Request, Step, When};
 use crate::stats::Figure;
-use crate::value::Value;
 
 /// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from, and the one that
 /// [`Table::remove_if`](crate::Table::remove_if) is to remove. What they take may be made into this: `&[u8]`,

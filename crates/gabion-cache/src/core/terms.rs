@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gabion_pile::ReadBuf;
+use gabion_pile::{ReadBuf, Value};
 
 use super::calls::Standing;
 use super::core::Core;
@@ -12,7 +12,6 @@ use crate::record::Record;
 use crate::shard::{Sought, When};
 use crate::stats::Figure;
 use crate::time::{Due, NEVER};
-use crate::value::Value;
 
 /// Milliseconds, rounded up.
 fn millis(span: Duration) -> u64 {

@@ -1,7 +1,7 @@
 //! A put into a shard, under its lock.
 
-use gabion_blocks::BlockError;
-use gabion_pile::{PileError, Place, Pointer, SLOT_PAYLOAD};
+use gabion_blocks::{BlockError, Piece};
+use gabion_pile::{PileError, Place, Pointer, SLOT_PAYLOAD, Value};
 
 use super::locked::Locked;
 use super::request::{Lack, Progress, Request, Step, When};
@@ -11,7 +11,6 @@ use crate::index::Unit;
 use crate::policy::{Id, Nodes, Policy};
 use crate::stats::Figure;
 use crate::time::now;
-use crate::value::Value;
 
 impl<'a> Locked<'a> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
@@ -211,7 +210,7 @@ impl<'a> Locked<'a> {
         let bytes = request.payload(None, &mut payload);
         let result = match self.take_over(bytes) {
             Some(place) => Ok(place),
-            None => self.put_payload(request, &[bytes], bytes.len()).map(Pointer::to_place),
+            None => self.put_payload(request, Value::Whole(bytes), bytes.len()).map(Pointer::to_place),
         };
         self.state.payload = payload;
         result
@@ -225,13 +224,14 @@ impl<'a> Locked<'a> {
         }
         let key = if request.value.len() == length { &[][..] } else { request.image.key };
         let pointer = match request.value {
-            Value::Whole(value) if key.is_empty() => self.put_payload(request, &[value], length),
+            whole if key.is_empty() => self.put_payload(request, whole, length),
             Value::Whole(value) if length <= SLOT_PAYLOAD => {
-                self.put_payload(request, &[&[key, value].concat()], length)
+                self.put_payload(request, Value::Whole(&[key, value].concat()), length)
             }
-            Value::Whole(value) => self.put_payload(request, &[key, value], length),
-            Value::Pieces(pieces) if key.is_empty() => self.put_payload(request, pieces, length),
-            Value::Pieces(pieces) => self.put_payload(request, &[&[key], pieces].concat(), length),
+            Value::Whole(value) => self.put_payload(request, (&[key, value]).into(), length),
+            Value::Pieces(pieces) => {
+                self.put_payload(request, Value::Pieces(&[&[Piece::from(key)], pieces].concat()), length)
+            }
         }?;
         self.put_head(request, (pointer, stored(length))).inspect_err(|_| self.discard_object(pointer))
     }
@@ -240,7 +240,7 @@ impl<'a> Locked<'a> {
     fn put_head(&mut self, request: &Request<'_>, rest: (Pointer, u64)) -> Result<Place, Lack> {
         let mut payload = std::mem::take(&mut self.state.payload);
         let bytes = request.payload(Some(rest), &mut payload);
-        let result = self.put_payload(request, &[bytes], bytes.len()).map(Pointer::to_place);
+        let result = self.put_payload(request, Value::Whole(bytes), bytes.len()).map(Pointer::to_place);
         self.state.payload = payload;
         result
     }
@@ -248,7 +248,7 @@ impl<'a> Locked<'a> {
     /// Puts a payload of a length where there is room at hand, or where an entry of its kind that was about to go
     /// leaves some.
     #[inline]
-    fn put_payload(&mut self, request: &Request<'_>, payload: &[&[u8]], length: usize) -> Result<Pointer, Lack> {
+    fn put_payload(&mut self, request: &Request<'_>, payload: Value<'_>, length: usize) -> Result<Pointer, Lack> {
         let (ground, stored) = (self.ground, stored(length));
         let pile = &ground.pile;
         if !self.lacks_room(stored) {
@@ -262,7 +262,7 @@ impl<'a> Locked<'a> {
         // Where the order is exact, no entry goes before its turn.
         if !ground.policy.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
             // What lies in pieces is longer than any slot.
-            let taken = if let [whole] = payload { self.take_over(whole) } else { None };
+            let taken = if let Value::Whole(whole) = payload { self.take_over(whole) } else { None };
             let taken = taken.and_then(|place| pile.pointer_at(place));
             if let Ok(pointer) = taken.map_or_else(|| pile.try_put_pieces(payload), Ok) {
                 return Ok(pointer);
@@ -286,7 +286,7 @@ impl<'a> Locked<'a> {
     pub fn move_out(&mut self, id: Id, fits: impl Fn(Place) -> bool) -> bool {
         let (entry, partition) = (self.entry(id), partition_of(self.ground, id));
         let pile = &self.ground.pile;
-        let Ok(pointer) = pile.put_beside(&[&entry.bytes()]) else { return false };
+        let Ok(pointer) = pile.put_beside(Value::Whole(&entry.bytes())) else { return false };
         let to = pointer.to_place();
         if !fits(to) {
             self.discard_object(pointer);

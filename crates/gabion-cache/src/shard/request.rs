@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gabion_blocks::BlockError;
-use gabion_pile::Pointer;
+use gabion_pile::{Pointer, Value};
 
 use crate::entry::{About, Flags, Head, Layout, Times};
 use crate::key::{Image, KeyHash};
@@ -11,7 +11,6 @@ use crate::options::PutResult;
 use crate::record::Record;
 use crate::stats::Figure;
 use crate::time::{Clock, Due};
-use crate::value::Value;
 
 /// When a put is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Values that come in several pieces.
 
 use super::{cache, get, weight};
-use crate::{Policy, PutOptions, PutResult, Value};
+use crate::{Cache, Policy, PutOptions, PutResult, ReadBuf, Value};
 
 const LARGE: usize = 3 << 20;
 
@@ -83,4 +83,25 @@ fn room_is_made_for_pieces() {
     assert_eq!(cache.put(&n, &pieces[..], &PutOptions::default()), PutResult::Rejected);
     assert_eq!((get(&cache, n), cache.len()), (None, before - 1));
     cache.validate().unwrap();
+}
+
+#[test]
+fn text_is_taken_as_its_bytes() {
+    let (cache, mut buf) = (Cache::new(64 << 20).unwrap(), ReadBuf::new());
+    let text = format!("{} MiB", 4);
+    let puts: [Value<'_>; 4] = ["4 MiB".into(), (&text).into(), b"4 MiB".into(), text.as_bytes().into()];
+    for value in puts {
+        assert!(cache.put(b"stone", value, &PutOptions::default()).is_stored());
+        assert_eq!(cache.get(b"stone", &mut buf), Some(text.as_bytes()));
+    }
+    assert_eq!(cache.replace_if(b"stone", "4 MiB", "2 MiB"), Some(PutResult::Replaced));
+    assert!(cache.remove_if(b"stone", &String::from("2 MiB")));
+}
+
+#[test]
+fn a_put_that_is_refused_is_not_stored_and_leaves_nothing() {
+    let cache = Cache::new(1 << 20).unwrap();
+    assert!(cache.put(b"stone", "small", &PutOptions::default()).is_stored());
+    assert!(!cache.put(b"stone", &vec![7; 8 << 20], &PutOptions::default()).is_stored());
+    assert!(!cache.contains(b"stone"));
 }

@@ -90,13 +90,13 @@ fn tell_of_refusal(py: Python<'_>, inner: &Inner, key: &[u8], length: u64) -> Py
 /// The bytes of a value.
 fn bytes_of<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyBytes>> {
     let pieces = match value {
-        Value::Whole(whole) => &[whole],
+        Value::Whole(whole) => &[whole.into()],
         Value::Pieces(pieces) => pieces,
     };
     PyBytes::new_with(py, value.len(), |mut room| {
         for piece in pieces {
             let (place, rest) = room.split_at_mut(piece.len());
-            place.copy_from_slice(piece);
+            piece.copy_to(place);
             room = rest;
         }
         Ok(())

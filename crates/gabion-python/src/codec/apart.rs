@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use gabion_pile::Piece;
 use pyo3::prelude::*;
 
 use super::classes::numpy::Seen;
@@ -117,16 +118,16 @@ impl Apart {
         }
         if let [part] = self.parts.as_slice() {
             let (before, behind) = own.split_at(part.at);
-            return Ok(Pieces::Three([before, part.bytes(), behind]));
+            return Ok(Pieces::Three([before.into(), part.piece(), behind.into()]));
         }
         let mut pieces = Vec::new();
         room::make(&mut pieces, 2 * self.parts.len() + 1).map_err(|Raised| PyErr::fetch(py))?;
         let mut from = 0;
         for part in &self.parts {
-            pieces.extend([&own[from..part.at], part.bytes()]);
+            pieces.extend([own[from..part.at].into(), part.piece()]);
             from = part.at;
         }
-        pieces.push(&own[from..]);
+        pieces.push(own[from..].into());
         Ok(Pieces::Many(pieces))
     }
 }
@@ -134,14 +135,14 @@ impl Apart {
 /// An encoding in pieces.
 pub enum Pieces<'a> {
     /// Most often one value is left out, with little around it.
-    Three([&'a [u8]; 3]),
-    Many(Vec<&'a [u8]>),
+    Three([Piece<'a>; 3]),
+    Many(Vec<Piece<'a>>),
 }
 
 impl<'a> Deref for Pieces<'a> {
-    type Target = [&'a [u8]];
+    type Target = [Piece<'a>];
 
-    fn deref(&self) -> &[&'a [u8]] {
+    fn deref(&self) -> &[Piece<'a>] {
         match self {
             Self::Three(pieces) => pieces,
             Self::Many(pieces) => pieces,
@@ -150,10 +151,10 @@ impl<'a> Deref for Pieces<'a> {
 }
 
 impl Part {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the owner lives as long as the part (duty of `leave_out`), and an array was looked at just now. Where
-        // there is no global lock, another thread may write to a buffer meanwhile, as with everybody who reads one: it
-        // is only copied, and has some old bytes then and some new.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
+    fn piece(&self) -> Piece<'_> {
+        // SAFETY: the owner lives as long as the part (duty of `leave_out`), and an array was looked at just now. Another
+        // thread may write to a buffer meanwhile, where it needs no lock for that: code in C, as NumPy's, or copies of
+        // ours, by addresses.
+        unsafe { Piece::new(self.bytes, self.len) }
     }
 }

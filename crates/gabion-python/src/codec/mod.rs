@@ -48,5 +48,5 @@ pub use classes::types::Types;
 pub use codec::Codec;
 pub(crate) use encode::quick::{is_ascii, small as small_int, two_digits as two_digit_int};
 pub(crate) use kinds::{Kind, kind_of};
-pub(crate) use object::{Own, add_note};
+pub(crate) use object::{Own, add_note, as_py};
 pub(crate) use python::register;

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use crate::argument::not_iterable;
-use crate::codec::Own;
+use crate::codec::{Own, as_py};
 use crate::ffi;
 use crate::meanwhile::Meanwhile;
 
@@ -17,15 +17,15 @@ pub(super) fn iterator(iterable: &Bound<'_, PyAny>, passed: &str) -> PyResult<Ow
 /// Calls `take` with each item of an iterator, until there is none left or an error is raised. `take` says how many
 /// bytes it went over. Other code may run between two items, whatever the iterator.
 #[inline]
-pub(super) fn each(
-    py: Python<'_>,
+pub(super) fn each<'py>(
+    py: Python<'py>,
     iterator: &Own,
     meanwhile: &mut Meanwhile,
-    mut take: impl FnMut(&Own) -> PyResult<usize>,
+    mut take: impl FnMut(&Bound<'py, PyAny>) -> PyResult<usize>,
 ) -> PyResult<()> {
     // SAFETY: attached; an iterator; a new reference, or null: with an error set, or without one at the end.
     while let Ok(item) = unsafe { Own::take(ffi::PyIter_Next(iterator.ptr())) } {
-        let bytes = take(&item)?;
+        let bytes = take(as_py(&item).bind(py))?;
         meanwhile.step(py, bytes)?;
     }
     PyErr::take(py).map_or(Ok(()), Err)

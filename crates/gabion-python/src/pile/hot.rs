@@ -2,7 +2,7 @@
 //!
 //! They are written against the C API: see `fastcall`.
 
-use gabion_pile::Pile as Store;
+use gabion_pile::{Pile as Store, Value};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -10,7 +10,6 @@ use pyo3::types::PyType;
 use super::number;
 use super::refusal::{self, Failure, or_default};
 use super::state::Pile;
-use crate::codec::Apart;
 use crate::fastcall::{
     self, Keywords, Method, call, call_with_keywords, none, one_and_default, unexpected, wrong_count,
 };
@@ -104,13 +103,8 @@ unsafe extern "C" fn put(
             return Err(wrong_count(py, "put(obj, /, *, reserve=0) takes obj by position", args.len()));
         };
         let reserve = if keywords.is_empty() { 0 } else { reserve(py, &keywords)? };
-        let put = |pile: &Store, encoding: &[u8], apart: &Apart| {
-            let put = if apart.is_empty() {
-                pile.put_with_reserve(encoding, reserve)
-            } else {
-                pile.put_pieces(&apart.pieces(py, encoding)?, reserve)
-            };
-            let pointer = put.map_err(|error| Failure::Refused(error).raise(py))?;
+        let put = |pile: &Store, value: Value<'_>| {
+            let pointer = pile.put_pieces(value, reserve).map_err(|error| Failure::Refused(error).raise(py))?;
             // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
             let number = unsafe { number::object(pointer) };
             if number.is_null() {
@@ -119,8 +113,7 @@ unsafe extern "C" fn put(
             }
             Ok(number)
         };
-        // SAFETY: the interpreter holds the argument over the call.
-        unsafe { this.encoded(py, object.as_ptr(), put) }
+        this.encoded(object, put)
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }
@@ -182,17 +175,11 @@ unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count
         let [ptr, object] = args else { return Err(wrong_count(py, "replace(ptr, obj)", args.len())) };
         this.open_to_change(py)?;
         let pointer = or_default(py, number::pointer(ptr), None)?;
-        let replace = |pile: &Store, encoding: &[u8], apart: &Apart| {
-            let replaced = if apart.is_empty() {
-                pile.replace(pointer, encoding)
-            } else {
-                pile.replace_pieces(pointer, &apart.pieces(py, encoding)?)
-            };
-            replaced.map_err(|error| Failure::Refused(error).raise(py))?;
+        let replace = |pile: &Store, value: Value<'_>| {
+            pile.replace_pieces(pointer, value).map_err(|error| Failure::Refused(error).raise(py))?;
             Ok(none(py))
         };
-        // SAFETY: the interpreter holds the argument over the call.
-        unsafe { this.encoded(py, object.as_ptr(), replace) }
+        this.encoded(object, replace)
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }

@@ -1,6 +1,6 @@
 //! Many objects in one call.
 
-use gabion_pile::Pointer;
+use gabion_pile::{Pointer, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
@@ -9,7 +9,6 @@ use super::each::{announced, each, iterator, room_for};
 use super::number;
 use super::refusal::{Failure, or_default, tell_which, type_error};
 use super::state::Pile;
-use crate::codec::Apart;
 use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
@@ -34,15 +33,11 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     let stored = each(py, &objects, &mut meanwhile, |object| {
         // Before the put: what is not in the list cannot be taken back.
         room_for(py, &mut pointers, 1)?;
-        let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
-            let put =
-                if apart.is_empty() { pile.put(encoding) } else { pile.put_pieces(&apart.pieces(py, encoding)?, 0) };
-            pointers.push(put.map_err(|error| Failure::Refused(error).raise(py))?);
-            Ok(encoding.len() + apart.left_out())
+        let put = |pile: &gabion_pile::Pile, value: Value<'_>| {
+            pointers.push(pile.put_pieces(value, 0).map_err(|error| Failure::Refused(error).raise(py))?);
+            Ok(value.len())
         };
-        // SAFETY: `object` holds a reference over the call.
-        unsafe { this.encoded(py, object.ptr(), put) }
-            .inspect_err(|error| tell_which(py, error, pointers.len(), "put_many"))
+        this.encoded(object, put).inspect_err(|error| tell_which(py, error, pointers.len(), "put_many"))
     });
     let made = stored.and_then(|()| {
         let made = array(py, &pointers)?;
@@ -182,8 +177,7 @@ fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAn
     };
     drop(numbers);
     let (class, code) = array_maker(py)?;
-    // SAFETY: attached; a callable and its arguments, all held; a new reference or null with an error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(class.as_ptr(), [code.as_ptr(), bytes.as_ptr()])) }
+    result::call(class.bind(py), [code.bind(py), &bytes])
 }
 
 /// `array.array` and "Q". Asked for once when the module is made, so that a put_many needs no more memory at its end

@@ -106,10 +106,8 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>, call: &str) -> PyResult<Many> 
     let iterator = iterator(values, "pointers are passed as an array('Q') or another iterable of ints")?;
     let mut many = Vec::new();
     each(py, &iterator, &mut Meanwhile::new(), |value| {
-        // SAFETY: a live object, borrowed over the call.
-        let value = unsafe { Borrowed::from_ptr(py, value.ptr()) };
         room_for(py, &mut many, 1)?;
-        many.push(match pointer(&value) {
+        many.push(match pointer(value) {
             Ok(pointer) => Ok(pointer),
             Err(Failure::Impossible(number)) => Err(number),
             Err(failure) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_pile::{Pointer, ReadBuf, Reading, with_read_buf};
+use gabion_pile::{Pointer, ReadBuf, Reading, Value, with_read_buf};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -11,8 +11,7 @@ use super::file::Kept;
 use super::refusal::{self, Failure};
 use super::roll;
 use crate::argument::changed;
-use crate::codec::{Apart, Codec};
-use crate::ffi;
+use crate::codec::Codec;
 use crate::scratch::with_encoded_apart;
 
 /// A pile of live Python objects, kept outside the heap that the garbage collector walks.
@@ -188,40 +187,34 @@ impl Pile {
         let object = self.decode(py, pointer, self.open_to_change(py)?.read(pointer, buffer)?)?;
         let new = changed(function, object.bind(py), "replace(ptr, None)")?;
         drop(object);
-        let replace = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
-            let replaced = if apart.is_empty() {
-                pile.replace_unchanged(pointer, buffer, &[encoding])
-            } else {
-                pile.replace_unchanged(pointer, buffer, &apart.pieces(py, encoding)?)
-            };
-            replaced.map_err(|error| Failure::Refused(error).raise(py))
+        let replace = |pile: &gabion_pile::Pile, value: Value<'_>| {
+            pile.replace_unchanged(pointer, buffer, value).map_err(|error| Failure::Refused(error).raise(py))
         };
-        // SAFETY: held here.
-        let replaced = unsafe { self.encoded(py, new.as_ptr(), replace)? };
+        let replaced = self.encoded(&new, replace)?;
         Ok(replaced.then_some(new))
     }
 
-    /// Encodes an object and hands the pile and the encoding on, with what was left out of it. The pile is asked for
+    /// Encodes an object and hands the pile and the encoding on: in pieces, where large values were left out of it. The pile is asked for
     /// only after the object's own code has run, which may have closed it.
-    ///
-    /// # Safety
-    /// `object` is alive and stays so over the call.
     #[inline]
-    pub(super) unsafe fn encoded<R>(
+    pub(super) fn encoded<R>(
         &self,
-        py: Python<'_>,
-        object: *mut ffi::PyObject,
-        work: impl FnOnce(&gabion_pile::Pile, &[u8], &Apart) -> PyResult<R>,
+        object: &Bound<'_, PyAny>,
+        work: impl FnOnce(&gabion_pile::Pile, Value<'_>) -> PyResult<R>,
     ) -> PyResult<R> {
+        let py = object.py();
         self.open_to_change(py)?;
         with_encoded_apart(|encoding, apart| {
-            // SAFETY: as the caller promised.
-            unsafe { self.codec.encode_apart(py, object, encoding, Some(apart))? };
+            // SAFETY: held by the caller over the call.
+            unsafe { self.codec.encode_apart(py, object.as_ptr(), encoding, Some(apart))? };
             let pile = self.open_to_change(py)?;
             if let Some(kept) = &self.kept {
                 kept.describe(py, &self.codec, pile)?;
             }
-            work(pile, encoding, apart)
+            if apart.is_empty() {
+                return work(pile, Value::Whole(encoding));
+            }
+            work(pile, Value::Pieces(&apart.pieces(py, encoding)?))
         })
     }
 }
