@@ -158,13 +158,20 @@ pub(super) fn place_of(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     })
 }
 
-/// Looks through a file: the figures of the pile in it, and how many numbers its codec has.
-pub(super) fn check(path: &Bound<'_, PyAny>) -> PyResult<(gabion_pile::PileStats, usize)> {
+/// Opens a file to read it, and looks through all of it.
+///
+/// # Errors
+/// Those of opening it; `FileError` where it is damaged.
+pub(super) fn open_validated(path: &Bound<'_, PyAny>) -> PyResult<(Store, Codec)> {
     let opening = Opening { max_bytes: None, shards: None, types: None, create: false, read_only: true };
     let (pile, codec, _) = Kept::open(path, &opening)?;
-    let wrong = through_gate(path.py(), || pile.validate().err());
-    match wrong {
-        Some(wrong) => Err(refusal::of_file(FileError::damaged(None, wrong.0), path)),
-        None => Ok((pile.stats(), codec.type_count())),
-    }
+    let valid = through_gate(path.py(), || pile.validate());
+    valid.map_err(|wrong| refusal::of_file(FileError::damaged(None, wrong.0), path))?;
+    Ok((pile, codec))
+}
+
+/// Looks through a file: the figures of the pile in it, and how many numbers its codec has.
+pub(super) fn check(path: &Bound<'_, PyAny>) -> PyResult<(gabion_pile::PileStats, usize)> {
+    let (pile, codec) = open_validated(path)?;
+    Ok((pile.stats(), codec.type_count()))
 }
