@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::classes::changes::{Arranged, Changes, Filling, Item};
-use super::classes::inspect::{Inspect, interned};
+use super::classes::inspect::Inspect;
 use super::classes::known::Known;
 use super::classes::layout::{Entry, Layout};
 use super::classes::record::Shape;
@@ -20,9 +20,9 @@ use super::classes::{analyse, plan};
 use super::decode::leaf::Maker;
 use super::decode::walk::skip;
 use super::decode::{decode, decode_part};
-use super::format::reader::Reader;
+use super::format::reader::{Reader, leading_varint};
 use super::format::tags;
-use super::object::{Doing, Own, Raise, Raised, as_py, class_name, explain, in_class, intern};
+use super::object::{Doing, Own, Raise, Raised, as_py, class_name, explain, in_class, intern, intern_own};
 use super::room;
 use crate::errors::{Errors, type_error};
 use crate::ffi;
@@ -150,9 +150,9 @@ impl Wanted<'_, '_> {
     }
 
     /// The one string of this name, which is text.
-    fn interned(&self) -> Raise<Own> {
+    fn interned(&self) -> Own {
         // SAFETY: borrowed from a held reference.
-        interned(unsafe { Own::share(self.name.as_ptr()) })
+        intern_own(unsafe { Own::share(self.name.as_ptr()) })
     }
 }
 
@@ -303,7 +303,7 @@ impl<'py> Search<'_, 'py> {
             return Ok(false);
         }
         for wish in &*wanted {
-            if !tells(&class, changes, &wish.interned()?) {
+            if !tells(&class, changes, &wish.interned()) {
                 return Ok(false);
             }
         }
@@ -312,7 +312,7 @@ impl<'py> Search<'_, 'py> {
         }
         let mut new = Vec::new();
         for (i, wish) in wanted.iter().enumerate().filter(|(_, wish)| wish.value.is_none()) {
-            let name = wish.interned()?;
+            let name = wish.interned();
             let Some((_, filling)) = changes.added.iter().find(|(added, _)| added.ptr() == name.ptr()) else {
                 return Ok(true);
             };
@@ -351,7 +351,7 @@ impl<'py> Search<'_, 'py> {
             }
             let class = Inspect::new(self.known, class.ptr().cast());
             for wish in &*wanted {
-                if !class.gets_attributes() || !is_item(self.known, &class, &fields, &wish.interned()?)? {
+                if !class.gets_attributes() || !is_item(self.known, &class, &fields, &wish.interned())? {
                     return Ok(false);
                 }
             }
@@ -375,7 +375,7 @@ impl<'py> Search<'_, 'py> {
         };
         let place = |name: &Own| items.iter().position(|item| item.ptr() == name.ptr());
         for wish in &*wanted {
-            let name = wish.interned()?;
+            let name = wish.interned();
             // The class has something else of the name of an item, or of one that is no more.
             let is_known = if place(&name).is_some() {
                 is_item(self.known, &class, &fields, &name)?
@@ -390,7 +390,7 @@ impl<'py> Search<'_, 'py> {
             return Ok(false);
         }
         for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
-            let place = place(&wish.interned()?);
+            let place = place(&wish.interned());
             if let Some(Item::Default(value)) = place.and_then(|place| arranged.0.get(place)) {
                 wish.value = Some(value.clone());
             }
@@ -527,16 +527,9 @@ pub fn raw_view(bytes: &[u8]) -> Option<RawView> {
     }
     let array = tag == tags::ARRAY;
     let code = if array { *bytes.get(2)? } else { b'B' };
-    let (mut at, mut len) = (2 + usize::from(array), 0u64);
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(at)?;
-        at += 1;
-        len |= u64::from(byte & 0x7F) << shift;
-        if byte < 0x80 {
-            break;
-        }
-    }
-    let offset = if array { at.next_multiple_of(8) } else { at };
+    let at = 2 + usize::from(array);
+    let (len, taken) = leading_varint(bytes.get(at..)?)?;
+    let offset = if array { (at + taken).next_multiple_of(8) } else { at + taken };
     let len = usize::try_from(len).ok()?;
     (offset.checked_add(len)? <= bytes.len()).then_some(RawView { offset, len, format: code })
 }

@@ -1,6 +1,7 @@
 //! What an encoding is of, without building it, and without Python.
 
 use super::fields::plain_name;
+use super::format::reader::leading_varint;
 use super::format::tags;
 
 /// What an encoding is of. Numbers are those of the registry.
@@ -58,14 +59,7 @@ fn of_class(value: &[u8]) -> Option<Kind> {
     Some(Kind::Plain(plain))
 }
 
-/// A number of the registry, in seven bits a byte.
+/// A number of the registry.
 fn number(bytes: &[u8]) -> Option<u32> {
-    let mut value = 0_u64;
-    for (at, &byte) in bytes.iter().take(5).enumerate() {
-        value |= u64::from(byte & 0x7F) << (7 * at);
-        if byte < 0x80 {
-            return u32::try_from(value).ok();
-        }
-    }
-    None
+    u32::try_from(leading_varint(bytes)?.0).ok()
 }

@@ -285,8 +285,7 @@ pub fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
             return Ok(());
         }
         let method = value.getattr(intern!(py, "add_note")?)?;
-        // SAFETY: attached; both are held; a new reference, or null with an error set.
-        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallOneArg(method.as_ptr(), note.as_ptr())) }.map(drop)
+        result::call(&method, [&note]).map(drop)
     };
     // The error itself is what counts.
     let _ = add();
@@ -363,6 +362,20 @@ impl Section {
 pub fn intern(text: &CStr) -> Raise<Own> {
     // SAFETY: NUL-terminated; the result is a new reference or null with an error.
     unsafe { Own::take(ffi::PyUnicode_InternFromString(text.as_ptr())) }
+}
+
+/// The one string that stands for a name. What is no exact string stays as it is, as does one that there is no memory to
+/// keep.
+pub fn intern_own(name: Own) -> Own {
+    let mut name = name.into_ptr();
+    // SAFETY: attached, as everybody who has an object here; the reference is handed over, and one to the same or an
+    // equal string comes back, never null.
+    unsafe {
+        if ffi::PyUnicode_CheckExact(name) != 0 {
+            ffi::PyUnicode_InternInPlace(&raw mut name);
+        }
+        Own(NonNull::new_unchecked(name))
+    }
 }
 
 /// An attribute.

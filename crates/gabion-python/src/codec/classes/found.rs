@@ -13,7 +13,7 @@ use pyo3::gc::PyVisit;
 
 use super::known::Known;
 use super::seen::{self, Seen};
-use crate::codec::object::{Own, Raise, Raised, as_py, intern, is_same_text, is_text};
+use crate::codec::object::{Own, Raise, Raised, as_py, intern, intern_own, is_same_text, is_text};
 use crate::ffi::{self, PyObject, PyTypeObject};
 use crate::once::Importing;
 
@@ -75,9 +75,7 @@ impl Found {
             let parts = Own::take(ffi::PyUnicode_Split(name, intern(c".")?.ptr(), -1))?;
             for i in 0..ffi::PyList_Size(parts.ptr()) {
                 // Of two equal strings, the dict's own is found sooner.
-                let mut part = Own::share(ffi::PyList_GetItem(parts.ptr(), i)).into_ptr();
-                ffi::PyUnicode_InternInPlace(&raw mut part);
-                let part = Own::take(part)?;
+                let part = intern_own(Own::share(ffi::PyList_GetItem(parts.ptr(), i)));
                 let inside = namespace(object.ptr());
                 way.enter(inside, &part);
                 object = Own::take(ffi::PyObject_GetAttr(object.ptr(), part.ptr()))?;

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 
 use super::inline;
 use super::known::Known;
-use crate::codec::object::{Own, Raise, Raised, attribute, attribute_or_none, import, in_class, intern};
+use crate::codec::object::{Own, Raise, Raised, attribute, attribute_or_none, import, in_class, intern, intern_own};
 use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 use crate::once::Importing;
@@ -255,9 +255,7 @@ impl<'a> Inspect<'a> {
                 if ffi::PyUnicode_CheckExact(name.ptr()) == 0 {
                     return Ok(None);
                 }
-                let mut raw = name.into_ptr();
-                ffi::PyUnicode_InternInPlace(&raw mut raw);
-                let name = Own::take(raw)?;
+                let name = intern_own(name);
                 if names.iter().all(|old| old.ptr() != name.ptr()) {
                     names.push(name);
                 }
@@ -330,27 +328,12 @@ fn fields_in(noted: &Own) -> Raise<Option<Vec<Field>>> {
             }
             let given =
                 |name| attribute(field, name).map(|value| Some(value).filter(|value| value.ptr() != missing.ptr()));
-            let name = interned(attribute(field, c"name")?)?;
+            let name = intern_own(attribute(field, c"name")?);
             let (default, factory) = (given(c"default")?, given(c"default_factory")?);
             room::push(&mut fields, Field { name, default, factory })?;
         }
     }
     Ok(Some(fields))
-}
-
-/// The one string that stands for a name.
-///
-/// # Errors
-/// None where it is given an object: that, or an equal one, comes back.
-pub fn interned(name: Own) -> Raise<Own> {
-    let mut name = name.into_ptr();
-    // SAFETY: an object that is handed over, and it or an equal one comes back. What is no exact string stays as it is.
-    unsafe {
-        if ffi::PyUnicode_CheckExact(name) != 0 {
-            ffi::PyUnicode_InternInPlace(&raw mut name);
-        }
-        Own::take(name)
-    }
 }
 
 /// The names in a tuple of such; `None` of anything else.
@@ -369,7 +352,7 @@ pub fn names_of(tuple: &Own) -> Raise<Option<Vec<Own>>> {
             if ffi::PyUnicode_CheckExact(name.ptr()) == 0 {
                 return Ok(None);
             }
-            room::push(&mut names, interned(name)?)?;
+            room::push(&mut names, intern_own(name))?;
         }
     }
     Ok(Some(names))

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::codec::object::{Own, Raise, Raised, is_same_text, refuse};
+use crate::codec::object::{Own, Raise, Raised, intern_own, is_same_text, refuse};
 use crate::codec::room;
 use crate::ffi;
 
@@ -125,7 +125,7 @@ impl Record {
         if !body.0.is_empty() {
             return Err(unreadable("bytes follow a class"));
         }
-        let (module, name) = (interned(module)?, interned(name)?);
+        let (module, name) = (intern_text(module)?, intern_text(name)?);
         let bytes = room::list(bytes.iter().copied())?.into_boxed_slice();
         Ok((Record { module, name, shape, path: path.into_boxed_slice(), name_at, bytes }, reader.0))
     }
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         // Grows with what is there, and not with what is said to be.
         let mut names = Vec::new();
         for _ in 0..self.len()? {
-            room::push(&mut names, interned(self.take_text()?)?)?;
+            room::push(&mut names, intern_text(self.take_text()?)?)?;
         }
         Ok(names)
     }
@@ -256,21 +256,19 @@ impl<'a> Reader<'a> {
 }
 
 /// The one string of this text.
-fn interned(text: &[u8]) -> Raise<Own> {
+fn intern_text(text: &[u8]) -> Raise<Own> {
     // SAFETY: as many bytes as said, a C string; a new reference or null with an error, which is one of a class of the
-    // interpreter's; the new string is handed over, and it or an equal one comes back.
+    // interpreter's.
     unsafe {
         let made = ffi::PyUnicode_DecodeUTF8(text.as_ptr().cast(), text.len() as isize, c"surrogatepass".as_ptr());
-        let mut made = match Own::take(made) {
-            Ok(made) => made.into_ptr(),
+        match Own::take(made) {
+            Ok(made) => Ok(intern_own(made)),
             Err(Raised) if ffi::PyErr_ExceptionMatches(ffi::PyExc_UnicodeError) != 0 => {
                 ffi::PyErr_Clear();
-                return Err(unreadable("a name is no text"));
+                Err(unreadable("a name is no text"))
             }
-            Err(Raised) => return Err(Raised),
-        };
-        ffi::PyUnicode_InternInPlace(&raw mut made);
-        Own::take(made)
+            Err(Raised) => Err(Raised),
+        }
     }
 }
 

@@ -4,8 +4,7 @@ use super::decoder::Decoder;
 use super::frame::State;
 use super::instance::{put_in_dict, put_slot};
 use crate::codec::classes::changes::Changes;
-use crate::codec::classes::inspect::interned;
-use crate::codec::object::{Own, Raise, Raised};
+use crate::codec::object::{Own, Raise, Raised, intern_own};
 use crate::codec::room;
 use crate::ffi;
 
@@ -34,7 +33,7 @@ fn fitting(changes: &Changes, stored: State) -> Raise<Vec<(Own, Own)>> {
     let mut given = room::list(changes.added.iter().map(|_| false))?;
     let mut fields = Vec::new();
     for (name, value) in stored.slots.into_iter().chain(stored.attributes) {
-        let name = interned(name)?;
+        let name = intern_own(name);
         if let Some(i) = changes.added.iter().position(|(added, _)| added.ptr() == name.ptr()) {
             given[i] = true;
         }

@@ -8,7 +8,7 @@ use crate::codec::classes::layout::{Entry, Layout};
 use crate::codec::classes::{inline, plan};
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
-use crate::codec::object::{Own, Raise, Raised, in_class, refuse};
+use crate::codec::object::{Own, Raise, Raised, in_class, intern_own, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
@@ -349,11 +349,7 @@ pub unsafe fn each(dict: *mut PyObject, mut set: impl FnMut(*mut PyObject, *mut 
         let items = Own::take(ffi::PyDict_Items(dict))?;
         for i in 0..ffi::PyList_Size(items.ptr()) {
             let pair = ffi::PyList_GetItem(items.ptr(), i);
-            let mut key = Own::share(ffi::PyTuple_GetItem(pair, 0)).into_ptr();
-            if ffi::PyUnicode_CheckExact(key) != 0 {
-                ffi::PyUnicode_InternInPlace(&raw mut key);
-            }
-            let key = Own::take(key)?;
+            let key = intern_own(Own::share(ffi::PyTuple_GetItem(pair, 0)));
             if set(key.ptr(), ffi::PyTuple_GetItem(pair, 1)) < 0 {
                 return Err(Raised);
             }
@@ -467,11 +463,7 @@ pub fn new_instance(class: &Own, arguments: &Own, keywords: Option<&Own>) -> Rai
 pub fn put_in_dict(object: &Own, name: Own, value: &Own) -> Raise<()> {
     // SAFETY: held; the class has a dict (see its plan); a new reference or null with an error.
     unsafe {
-        let mut name = name.into_ptr();
-        if ffi::PyUnicode_CheckExact(name) != 0 {
-            ffi::PyUnicode_InternInPlace(&raw mut name);
-        }
-        let name = Own::take(name)?;
+        let name = intern_own(name);
         let dict = Own::take(ffi::PyObject_GenericGetDict(object.ptr(), std::ptr::null_mut()))?;
         if ffi::PyDict_SetItem(dict.ptr(), name.ptr(), value.ptr()) < 0 { Err(Raised) } else { Ok(()) }
     }

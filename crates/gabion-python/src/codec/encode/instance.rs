@@ -7,7 +7,7 @@ use crate::codec::classes::layout::Layout;
 use crate::codec::classes::plan::Attributes;
 use crate::codec::classes::{inline, shape};
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise, Raised, Section, is_same_text, referenced_at_most};
+use crate::codec::object::{Own, Raise, Raised, Section, intern_own, is_same_text, referenced_at_most};
 use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
@@ -125,8 +125,6 @@ impl Encoder<'_, '_> {
                     }
                     Inline::Nothing => {}
                 }
-            }
-            if full && attributes.inline {
                 let dict = Section::hold(obj, || {
                     let dict = inline::made_dict(obj);
                     (!dict.is_null()).then(|| Own::share(dict))
@@ -141,26 +139,45 @@ impl Encoder<'_, '_> {
                     }
                 }
             }
-            let (names, values, dict) = match self.contents(obj, attributes)? {
-                Contents::Lying(names, values) => (names, values, None),
-                Contents::In(dict) if self.pass_through(&dict)? => {
-                    return self.by_dict(obj, base, &dict);
-                }
+            match self.contents(obj, attributes)? {
+                Contents::Lying(names, values) => self.by_names(obj, attributes, full, (&names, &values), None),
+                Contents::In(dict) if self.pass_through(&dict)? => self.by_dict(obj, base, &dict),
                 Contents::In(dict) => {
                     let (names, values) = Section::hold(dict.ptr(), || items(dict.ptr()))?;
-                    (names, values, Some(dict))
+                    self.by_names(obj, attributes, full, (&names, &values), Some(&dict))
                 }
-                Contents::Told => return self.reduce_after_all(obj),
-            };
-            let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
-            if full && texts {
-                let known = attributes.shapes().find(|layout| is_of_names(layout, &names));
+                Contents::Told => self.reduce_after_all(obj),
+            }
+        }
+    }
+
+    /// An object of which the attributes were gathered, from the dict if one is given: in the shape of their names, if
+    /// there is one or may be one; `full`: all of its slots are set.
+    ///
+    /// # Safety
+    /// As [`Encoder::attributes`].
+    unsafe fn by_names(
+        &mut self,
+        obj: *mut PyObject,
+        attributes: &Attributes,
+        full: bool,
+        (names, values): (&[Own], &[Own]),
+        dict: Option<&Own>,
+    ) -> Raise<()> {
+        // SAFETY: as the caller promised; names, values and the dict are held there.
+        unsafe {
+            let is_text = |name: &Own| ffi::PyUnicode_CheckExact(name.ptr()) != 0;
+            if full && names.iter().all(is_text) {
+                let known = attributes.shapes().find(|layout| is_of_names(layout, names));
                 let layout = match known {
                     Some(known) => Some(known),
-                    None => shape::learn(attributes, self.registry, &interned(&names)?, &[])?,
+                    None => {
+                        let names = room::list(names.iter().map(|name| intern_own(name.clone())))?;
+                        shape::learn(attributes, self.registry, &names, &[])?
+                    }
                 };
                 if let Some(layout) = layout {
-                    if let Some(dict) = &dict {
+                    if let Some(dict) = dict {
                         self.own(dict)?;
                     }
                     self.object_tag(layout)?;
@@ -168,14 +185,13 @@ impl Encoder<'_, '_> {
                     return Section::hold(obj, || self.postpone_slots(obj, layout));
                 }
             }
-            let hook = |name: &Own| ffi::PyUnicode_CheckExact(name.ptr()) != 0 && shape::is_hook(name);
-            if names.iter().any(hook) {
+            if names.iter().any(|name| is_text(name) && shape::is_hook(name)) {
                 return self.reduce_after_all(obj);
             }
-            if let Some(dict) = &dict {
+            if let Some(dict) = dict {
                 self.own(dict)?;
             }
-            self.open(obj, base, &names, &values)
+            self.open(obj, &*attributes.base, names, values)
         }
     }
 
@@ -364,19 +380,6 @@ unsafe fn unknown(obj: *mut PyObject, view: &inline::View) -> Raise<Inline> {
         let names = room::list(indices.iter().map(|&index| Own::share(inline::key(class, index))))?;
         Ok(Inline::Unknown(names, indices))
     }
-}
-
-/// The one string that stands for each name.
-fn interned(names: &[Own]) -> Raise<Vec<Own>> {
-    let intern = |name: &Own| {
-        let mut name = name.clone().into_ptr();
-        // SAFETY: an exact string; the reference is handed over and another or the same comes back.
-        unsafe {
-            ffi::PyUnicode_InternInPlace(&raw mut name);
-            Own::take(name)
-        }
-    };
-    room::list(names.iter().filter_map(|name| intern(name).ok()))
 }
 
 /// Whether these strings are the attributes of a layout, in this order. Those that were made at run time are others of

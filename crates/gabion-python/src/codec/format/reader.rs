@@ -22,6 +22,19 @@ pub fn damaged(what: &str) -> Raised {
     ))
 }
 
+/// The number that bytes begin with, seven bits a byte, and how many bytes it takes: as [`Reader::varint`], for whoever
+/// raises nothing.
+pub fn leading_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0;
+    for (at, &byte) in bytes.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7F) << (7 * at);
+        if byte < 0x80 {
+            return Some((value, at + 1));
+        }
+    }
+    None
+}
+
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8], at: usize) -> Reader<'a> {
         Reader { bytes, at, claimed: 0 }
