@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 
 use crate::errors::{class_name, exception, full_name, shown, type_error, value_error};
-use crate::ffi;
+use crate::{ffi, result};
 
 /// The path that a str or an os.PathLike stands for; `None` for other objects.
 pub(crate) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
@@ -84,11 +84,7 @@ pub(crate) fn changed<'py>(
     none: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
-    // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
-    let made = unsafe {
-        let made = ffi::PyObject_CallOneArg(function.as_ptr(), object.as_ptr());
-        Bound::from_owned_ptr_or_err(py, made)?
-    };
+    let made = result::call(function, [object])?;
     if made.is_none() && !object.is_none() {
         let class = class_name(object);
         let text = format!(

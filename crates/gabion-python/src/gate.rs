@@ -16,7 +16,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 
 use crate::detached::{Detached, detached_ungated};
-use crate::{once, result};
+use crate::once;
 
 static GATE: RwLock<()> = RwLock::new(());
 
@@ -123,11 +123,6 @@ fn after_fork() {
 
 /// Has the interpreter close the gate around every fork.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    let hooks = result::dict(m.py())?;
-    hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
     let after = wrap_pyfunction!(after_fork, m)?;
-    hooks.set_item("after_in_parent", &after)?;
-    hooks.set_item("after_in_child", after)?;
-    once::import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
-    Ok(())
+    once::at_fork(m, Some(wrap_pyfunction!(before_fork, m)?), Some(after.clone()), Some(after))
 }

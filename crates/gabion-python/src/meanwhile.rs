@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::once::once;
-use crate::{ffi, result};
+use crate::result;
 
 /// What a step costs beside its bytes, counted in bytes.
 pub(crate) const STEP: usize = 256;
@@ -100,8 +100,7 @@ impl OtherLoop {
 #[cold]
 fn do_nothing(py: Python<'_>) -> PyResult<()> {
     let nothing = nothing(py)?;
-    // SAFETY: attached; a function, held for ever; a new reference or null with an error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(nothing.as_ptr(), [])) }.map(drop)
+    result::call(nothing.bind(py), []).map(drop)
 }
 
 /// The function that does nothing. Asked for once when the module is made.

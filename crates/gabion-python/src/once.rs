@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyCFunction, PyString, PyType};
 
 use crate::detached::detached_ungated;
 use crate::{ffi, result};
@@ -99,9 +99,23 @@ fn after_fork_in_child() {
 /// Has forks wait for imports.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_import, m)?)?;
+    at_fork(m, Some(wrap_pyfunction!(before_fork, m)?), None, Some(wrap_pyfunction!(after_fork_in_child, m)?))
+}
+
+/// Has the interpreter call these around each fork: before it those that were registered last come first, after it those
+/// that were registered first.
+pub(crate) fn at_fork<'py>(
+    m: &Bound<'py, PyModule>,
+    before: Option<Bound<'py, PyCFunction>>,
+    in_parent: Option<Bound<'py, PyCFunction>>,
+    in_child: Option<Bound<'py, PyCFunction>>,
+) -> PyResult<()> {
     let hooks = result::dict(m.py())?;
-    hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
-    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
+    for (when, hook) in [("before", before), ("after_in_parent", in_parent), ("after_in_child", in_child)] {
+        if let Some(hook) = hook {
+            hooks.set_item(result::text(m.py(), when)?, hook)?;
+        }
+    }
     import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
 }
 

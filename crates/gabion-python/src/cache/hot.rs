@@ -11,7 +11,7 @@ use std::time::Duration;
 use gabion_cache::PutResult;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyBool, PyType};
 
 use super::state::{CacheTable, missing, result_of};
 use super::{arguments, key, making, options};
@@ -336,7 +336,6 @@ unsafe extern "C" fn recall(slf: *mut PyObject, args: *mut *mut PyObject, count:
 }
 
 /// True or False, as a new reference.
-fn truth(_py: Python<'_>, value: bool) -> *mut PyObject {
-    // SAFETY: attached; the two are the interpreter's own.
-    unsafe { ffi::PyBool_FromLong(value.into()) }
+fn truth(py: Python<'_>, value: bool) -> *mut PyObject {
+    PyBool::new(py, value).to_owned().into_any().into_ptr()
 }

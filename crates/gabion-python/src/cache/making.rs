@@ -273,8 +273,7 @@ fn make_counted<'py>(
         if let Some(value) = making.enter(py)? {
             return Ok(value);
         }
-        // SAFETY: attached; the caller holds the function over the call; a new reference, or null with an error set.
-        let value = unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(factory.as_ptr(), []))? };
+        let value = result::call(factory, [])?;
         making.check_made(&value)?;
         making.store(&value, options_of(&value)?.as_ref())?;
         Ok(value.unbind())

@@ -15,8 +15,8 @@ use super::shared::Shared;
 use super::{key, options, sweeper};
 use crate::codec::add_note;
 use crate::errors::{Errors, exception, own_error, shown, type_error};
-use crate::ffi;
 use crate::immortal::immortalize;
+use crate::result;
 use crate::scratch::with_encoded_apart;
 
 /// How often a pop builds a value before it removes it, when others put new ones meanwhile. A few times only: then it
@@ -350,11 +350,9 @@ pub(super) fn not_built(error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
 /// The error of a key that has no value.
 #[cold]
 pub(super) fn missing(key: &Bound<'_, PyAny>) -> PyErr {
-    let (py, class) = (key.py(), key.py().get_type::<PyKeyError>());
+    let class = key.py().get_type::<PyKeyError>();
     // At once: PyO3 would make it when it is raised, and panic where there is no memory then.
-    // SAFETY: attached; a class and its argument, both held; a new reference, or null with an error set.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(class.as_ptr(), [key.as_ptr()])) };
-    made.map_or_else(|error| error, PyErr::from_value)
+    result::call(&class, [key]).map_or_else(|error| error, PyErr::from_value)
 }
 
 /// Keeps the members of the class of the results of put(), which every put hands out.

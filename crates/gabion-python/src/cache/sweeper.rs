@@ -9,8 +9,8 @@ use gabion_blocks::os::{first_thread_has_ended, out_of_signals_reach};
 use pyo3::prelude::*;
 
 use super::shared::{Store, stay_apart};
-use crate::once::import;
-use crate::{gate, result};
+use crate::gate;
+use crate::once::at_fork;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -55,10 +55,7 @@ fn after_fork_in_child() {
 /// Has the interpreter tell of every fork.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Pool::watch_forks();
-    let hooks = result::dict(m.py())?;
-    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
-    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
-    Ok(())
+    at_fork(m, None, None, Some(wrap_pyfunction!(after_fork_in_child, m)?))
 }
 
 fn run() {

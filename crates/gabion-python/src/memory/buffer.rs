@@ -14,7 +14,7 @@ use super::{arrow, dlpack, refusal, seen, tracking, waiting};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::ffi;
-use crate::result::dict;
+use crate::result::{dict, memoryview};
 
 /// The dict of NumPy's array interface, version 3, for writable bytes of this shape. Its users keep `data`, the object
 /// that has them.
@@ -265,9 +265,7 @@ impl Buffer {
     #[getter]
     fn __array_interface__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
-        // SAFETY: attached; a new reference or null with an error set.
-        let data = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(slf.as_ptr()))? };
-        array_interface(&(slf.get().place.length,).into_pyobject(py)?, &data)
+        array_interface(&(slf.get().place.length,).into_pyobject(py)?, memoryview(slf)?.as_any())
     }
 
     /// The kind and number of the device that the memory belongs to, in DLPack's numbers: (1, 0), the CPU.

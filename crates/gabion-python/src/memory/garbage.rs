@@ -25,6 +25,7 @@ use pyo3::prelude::*;
 
 use crate::detached::detached_ungated;
 use crate::ffi;
+use crate::once::at_fork;
 
 /// How many full collections have begun, whoever began them, and which of them was the last to end.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
@@ -151,7 +152,13 @@ impl Garbage {
 }
 
 /// In a forked child: what another thread had begun does not end here.
-pub(super) fn after_fork() {
+#[pyfunction]
+fn after_fork() {
     RUNNING.store(0, Ordering::Relaxed);
     COLLECTING.store(false, Ordering::Relaxed);
+}
+
+/// Has the interpreter tell of every fork.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    at_fork(m, None, None, Some(wrap_pyfunction!(after_fork, m)?))
 }

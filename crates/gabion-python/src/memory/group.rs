@@ -14,7 +14,7 @@ use super::{argument, refusal, seen, tracking};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::once::once;
-use crate::{ffi, result};
+use crate::result::{self, memoryview};
 
 /// Rented memory in several blocks, each contiguous: for what is too large to be worth a run, and is worked on
 /// block by block or row by row.
@@ -127,8 +127,7 @@ impl Group {
         // SAFETY: the subtraction has shown that the row begins inside the block.
         let place = Place { start: unsafe { block.start.add(offset) }, length };
         let row = Bound::new(py, Buffer::part(&self.lease, place))?;
-        // SAFETY: attached; a new reference or null with an error set.
-        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(row.as_ptr())) }
+        memoryview(&row)
     }
 
     /// Give the memory of all blocks back to the pool. Releasing twice does nothing. Raises BufferError, and changes

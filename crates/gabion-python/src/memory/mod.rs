@@ -79,6 +79,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stats::ArenaStats>()?;
     calls::register(m)?;
     malloc::register(m)?;
+    garbage::register(m)?;
     tracking::register(m)?;
     collect::register(m)
 }

@@ -10,10 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::garbage;
 use crate::errors::legible;
-use crate::once::{import, of_module};
-use crate::result;
+use crate::once::{at_fork, of_module};
 
 /// A call: file, line, function.
 type Frame = (String, u32, String);
@@ -122,7 +120,6 @@ fn _track_end(first: u64) -> Vec<(&'static str, usize, Vec<Frame>)> {
 /// In a forked child: takes a new list when the old one's lock belongs to a thread that is not here.
 #[pyfunction]
 fn after_fork() {
-    garbage::after_fork();
     // SAFETY: as in live().
     let old = unsafe { &*LIVE.load(Ordering::Relaxed) };
     if matches!(old.try_lock(), Err(TryLockError::WouldBlock)) {
@@ -135,8 +132,5 @@ fn after_fork() {
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_track_begin, m)?)?;
     m.add_function(wrap_pyfunction!(_track_end, m)?)?;
-    let hooks = result::dict(m.py())?;
-    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork, m)?)?;
-    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks))?;
-    Ok(())
+    at_fork(m, None, None, Some(wrap_pyfunction!(after_fork, m)?))
 }

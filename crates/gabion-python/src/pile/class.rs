@@ -22,7 +22,7 @@ use crate::codec::Codec;
 use crate::errors::{class_name, exception, value_error};
 use crate::figures::Figure;
 use crate::gate::through_gate;
-use crate::once::{import, once};
+use crate::once::{import, intern, once};
 use crate::{ffi, result, size};
 
 /// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
@@ -323,17 +323,12 @@ impl Pile {
             return Err(refusal::not_viewable(py, Codec::plain_name(&view)));
         };
         let owner = Bound::new(py, PileView::new(view, raw.offset, raw.len))?;
-        let bytes = pyo3::types::PyMemoryView::from(owner.as_any())?.into_any();
+        let bytes = result::memoryview(&owner)?;
         if raw.format == b'B' {
             return Ok(bytes);
         }
         let format = result::text(py, char::from(raw.format).encode_utf8(&mut [0; 4]))?;
-        // SAFETY: attached; a callable and its argument, both held; new references, or null with an error set.
-        unsafe {
-            let cast = ffi::PyObject_GetAttrString(bytes.as_ptr(), c"cast".as_ptr());
-            let cast = Bound::from_owned_ptr_or_err(py, cast)?;
-            Bound::from_owned_ptr_or_err(py, ffi::call(cast.as_ptr(), [format.as_ptr()]))
-        }
+        result::call(&bytes.getattr(intern!(py, "cast")?)?, [&format])
     }
 
     /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when

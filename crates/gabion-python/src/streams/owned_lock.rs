@@ -15,11 +15,10 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::IntoPyDict;
 
 use super::refusal;
 use crate::detached::detached_ungated;
-use crate::once::import;
+use crate::once::at_fork;
 
 const WAITED: usize = 1;
 
@@ -265,6 +264,5 @@ fn after_fork() {
 
 /// Has the interpreter count forks.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    let hooks = [("after_in_child", wrap_pyfunction!(after_fork, m)?)].into_py_dict(m.py())?;
-    import(m.py(), c"os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
+    at_fork(m, None, None, Some(wrap_pyfunction!(after_fork, m)?))
 }
