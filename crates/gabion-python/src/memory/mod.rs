@@ -10,7 +10,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `refusal` | what the pool can refuse with, and how Python is told |
-//! | `argument` | counts and rows as callers write them |
+//! | `argument` | arenas and rows as callers write them |
 //! | `garbage` | before a refusal, the collector may bring back what garbage holds |
 //! | `seen` | what tracemalloc and sys.getsizeof see of it |
 //! | `tracking` | where memory was rented, while somebody wants to know |

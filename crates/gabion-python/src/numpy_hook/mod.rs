@@ -16,7 +16,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `api` | NumPy's table of C functions, its handler struct |
-//! | `handler` | the four functions |
+//! | `handler` | the functions, of either way |
 //! | `calls` | `install`, `uninstall`, `pooled` |
 
 mod api;

@@ -12,10 +12,10 @@
 //! | `contents` | what is in a pile's file, told without building objects |
 //! | `state` | the class and what its methods are made of |
 //! | `save` | a pile saved to a file |
-//! | `iterator` | iteration over pointers |
+//! | `iterator` | iteration over pointers, objects, or both |
 //! | `many` | many objects in one call |
 //! | `class` | the everyday methods |
-//! | `hot` | `put`, `get`, `replace`, `remove`, written against the C API |
+//! | `hot` | `put`, `get`, `fields`, `replace`, `remove`, written against the C API |
 
 mod refusal;
 

@@ -8,12 +8,18 @@
 //! | `seen`, `found` | whether names may have been bound anew; where a class or a function is found |
 //! | `known`, `numpy` | objects of the interpreter and of NumPy that the codec recognises |
 //! | `combined` | combinations of flags by the names of their parts |
+//! | `record` | what another process is told of an entry, in bytes |
 //! | `global` | classes and functions by reference |
+//! | `inspect`, `changes` | what a class has; what became of it since its instances were stored |
 //! | `layout`, `plan` | what the numbers stand for; how instances of a class are written |
+//! | `entries` | entries by number, read without a lock |
 //! | `natives` | classes that are not written in Python |
+//! | `standard`, `types` | what a file may name without permission; what a program permits: its `types=` |
+//! | `kept` | what a file says of its numbers |
 //! | `registry` | all that one codec has learnt |
 //! | `analyse`, `shape` | which plan a class allows; which sets of attributes get a layout |
-//! | `anew` | classes and functions that were defined anew |
+//! | `fit`, `anew` | entries for classes as they are now; classes and functions that were defined anew |
+//! | `met` | numbers of a file, looked for when they are first asked for |
 
 pub mod table;
 pub mod inline;

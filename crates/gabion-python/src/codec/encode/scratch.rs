@@ -1,4 +1,4 @@
-//! What an encoding needs beyond its output once an object is not flat; kept by the thread for the next one.
+//! What a thread keeps for its next encoding.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub enum Todo {
     Pairs(Own),
 }
 
-/// See the head of this file.
+/// What an encoding needs beyond its output once an object is not flat; kept by the thread for the next one.
 pub struct Scratch {
     pub todo: Vec<Todo>,
     pub memo: Memo,
