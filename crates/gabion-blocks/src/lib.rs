@@ -16,6 +16,7 @@
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | `error`, `invalid` | why memory was not given; what a check of equations found |
 //! | `fallible` | boxes and lists of gabion's own that may be refused |
+//! | `piece` | bytes that others may write to, copied by their addresses |
 //! | `copy` | copies between plain bytes and words that other threads read or write meanwhile; [`copy_out`], [`prefetch`] |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |

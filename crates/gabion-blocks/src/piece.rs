@@ -29,8 +29,8 @@ impl<'a> Piece<'a> {
 
     /// Slices as pieces.
     pub fn list<'b>(slices: &'b [&'a [u8]]) -> &'b [Self] {
-        // SAFETY: a piece has the layout of a pointer to a slice, which that of a reference is; what it refers to can be
-        // read for 'a.
+        // SAFETY: a piece has the layout of a pointer to a slice, which that of a reference is; what it refers to can
+        // be read for 'a.
         unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
     }
 

@@ -38,8 +38,8 @@
 //! | `protocol` | how readers and one writer share a payload without a lock |
 //! | `large`, `pins` | objects in runs of their own; bodies that views look at |
 //! | `buf`, `slot` | room for what is read; from a pointer to its slot, checked |
-//! | `value` | a payload on its way in, in one piece or in several |
 //! | `shard`, `change` | a heap behind one lock; put, replace and remove under it |
+//! | `value` | a payload on its way in, in one piece or in several |
 //! | `stats`, `pile` | figures; the pile |
 //! | `write` | put, replace, remove |
 //! | `long`, `read` | long payloads, copied once; reading without a lock |
@@ -67,9 +67,9 @@ mod slot;
 
 mod shard;
 
-mod value;
-
 mod change;
+
+mod value;
 
 mod stats;
 

@@ -243,8 +243,8 @@ impl Pile {
         run.map(|_| unchanged).map_err(|_| PileError::Damaged { pointer })
     }
 
-    /// As [`Pile::replace`], by a payload in one piece or in several, if the object's payload is still what `buf` was last read from; false when it was
-    /// replaced meanwhile, and stays.
+    /// As [`Pile::replace`], by a payload in one piece or in several, if the object's payload is still what `buf` was
+    /// last read from; false when it was replaced meanwhile, and stays.
     ///
     /// For "read, make another of it, and store that": what others store meanwhile is not lost. It is the payload that
     /// is compared, under the lock, so one that was replaced by the same bytes is unchanged: whatever was made of them

@@ -4,8 +4,8 @@ use gabion_blocks::{Piece, total_len};
 
 use crate::change::SLOT_PAYLOAD;
 
-/// Bytes to be stored. Made of `&[u8]`, `&[u8; N]`, `&Vec<u8>`, `&str`, `&String`, and of lists of pieces, which lie one
-/// behind the other where they are stored: `&[&[u8]]`, or `&[Piece]` where others may write to them meanwhile.
+/// Bytes to be stored. Made of `&[u8]`, `&[u8; N]`, `&Vec<u8>`, `&str`, `&String`, and of lists of pieces, which lie
+/// one behind the other where they are stored: `&[&[u8]]`, or `&[Piece]` where others may write to them meanwhile.
 ///
 /// Pieces of more than 1016 bytes together ([`SLOT_PAYLOAD`]) are copied once, straight to where they stay.
 ///

@@ -139,8 +139,8 @@ impl Pile {
         self.with_payload(value, |payload| self.try_put_payload(payload))
     }
 
-    /// As [`Pile::put`], of a payload that may lie in several pieces, one behind the other. One such that is longer than
-    /// [`SLOT_PAYLOAD`] is copied once, straight to where it stays.
+    /// As [`Pile::put`], of a payload that may lie in several pieces, one behind the other. One such that is longer
+    /// than [`SLOT_PAYLOAD`] is copied once, straight to where it stays.
     ///
     /// ```
     /// # let pile = gabion_pile::Pile::new()?;

@@ -36,19 +36,19 @@ impl<'py> Content<'py> {
     }
 
     /// The first byte. Whoever else has the object may write into it at any time, some without the interpreter: the
-    /// bytes are copied by their addresses, and nothing refers to them. See `settled`.
+    /// bytes are copied by their addresses, and nothing refers to them. See `as_immutable`.
     pub(crate) fn start(&self) -> *mut u8 {
         self.view.buf.cast()
     }
 
     /// The bytes where they are, if they stay as they are: those of a `bytes`.
-    pub(crate) fn settled(&self) -> Option<&[u8]> {
+    pub(crate) fn as_immutable(&self) -> Option<&[u8]> {
         // SAFETY: attached (`py`); a filled view holds its exporter, if it has one. The bytes of exactly this class
         // never change, so they may be referred to; `len` of them are kept in place until the view is released by
         // drop().
         unsafe {
-            let settled = !self.view.obj.is_null() && ffi::PyBytes_CheckExact(self.view.obj) != 0;
-            settled.then(|| std::slice::from_raw_parts(self.start(), self.len()))
+            let immutable = !self.view.obj.is_null() && ffi::PyBytes_CheckExact(self.view.obj) != 0;
+            immutable.then(|| std::slice::from_raw_parts(self.start(), self.len()))
         }
     }
 }

@@ -75,12 +75,12 @@ fn before_fork(py: Python<'_>) {
         HELD.set(Some(close(py)));
         // While this thread waited for the gate, another may have begun to import something, which the child would wait
         // for.
-        if !patient || !once::others_import() {
+        if !patient || !once::is_importing_elsewhere() {
             return;
         }
         // With the gate open: what is imported may fork, too.
         open();
-        patient = once::others_imported(py);
+        patient = once::wait_for_imports(py);
     }
 }
 

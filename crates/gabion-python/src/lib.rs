@@ -9,9 +9,9 @@
 //! | `once` | what is asked of the interpreter once |
 //! | `gate` | between long work and `os.fork` |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
-//! | `meanwhile` | what others want of the interpreter while a long loop runs |
+//! | `yield_budget` | what others want of the interpreter while a long loop runs |
 //! | `immortal` | objects that all threads hand out |
-//! | `heirs` | instances of subclasses let go of their class |
+//! | `subclass_dealloc` | instances of subclasses let go of their class |
 //! | `fastcall` | methods without the cost of a call |
 //! | `figures` | what the calls named `stats` return |
 //! | `content` | the bytes of somebody's object, where they lie |
@@ -56,11 +56,11 @@ mod gate;
 
 mod errors;
 
-mod meanwhile;
+mod yield_budget;
 
 mod immortal;
 
-mod heirs;
+mod subclass_dealloc;
 
 mod fastcall;
 

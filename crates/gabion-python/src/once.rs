@@ -71,9 +71,9 @@ fn _import<'py>(name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
 
 /// Waits, before a fork, until no other thread imports something here; false if that takes too long. Without a GIL one
 /// may begin at any moment; with it, when this thread detaches.
-pub(crate) fn others_imported(py: Python<'_>) -> bool {
+pub(crate) fn wait_for_imports(py: Python<'_>) -> bool {
     for _ in 0..LOOKS {
-        if !others_import() {
+        if !is_importing_elsewhere() {
             return true;
         }
         detached_ungated(py, || std::thread::sleep(MOMENT));
@@ -82,13 +82,13 @@ pub(crate) fn others_imported(py: Python<'_>) -> bool {
 }
 
 /// Whether another thread imports something here.
-pub(crate) fn others_import() -> bool {
+pub(crate) fn is_importing_elsewhere() -> bool {
     IMPORTING.load(Ordering::Relaxed) > OWN.get()
 }
 
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
-    others_imported(py);
+    wait_for_imports(py);
 }
 
 #[pyfunction]
@@ -102,8 +102,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     at_fork(m, Some(wrap_pyfunction!(before_fork, m)?), None, Some(wrap_pyfunction!(after_fork_in_child, m)?))
 }
 
-/// Has the interpreter call these around each fork: before it those that were registered last come first, after it those
-/// that were registered first.
+/// Has the interpreter call these around each fork: before it those that were registered last come first, after it
+/// those that were registered first.
 pub(crate) fn at_fork<'py>(
     m: &Bound<'py, PyModule>,
     before: Option<Bound<'py, PyCFunction>>,

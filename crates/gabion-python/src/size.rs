@@ -62,13 +62,13 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
 }
 
-/// As [`parse`], for a limit on what holds `things`. One below `least`, which is what holding anything takes, is meant
-/// as a count of them, or as a number of MiB. 0 is for the caller to judge.
-pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>, things: &str, least: usize) -> PyResult<u64> {
-    let bytes = parse(name, value)?;
+/// As [`parse`], for `max_bytes`, the limit on what holds `things`. One below `least`, which is what holding anything
+/// takes, is meant as a count of them, or as a number of MiB. 0 is for the caller to judge.
+pub(crate) fn limit(value: &Bound<'_, PyAny>, things: &str, least: usize) -> PyResult<u64> {
+    let bytes = parse("max_bytes", value)?;
     if bytes != 0 && bytes < least as u64 {
         let text = format!(
-            "{name}={} counts bytes, not {things}: the least is {least}; write a size such as \"64 MiB\"",
+            "max_bytes={} counts bytes, not {things}: the least is {least}; write a size such as \"64 MiB\"",
             shown(value)
         );
         return Err(value_error(value.py(), &text));

@@ -10,8 +10,8 @@ use super::key;
 use super::state::CacheTable;
 use crate::argument::not_iterable;
 use crate::figures::Figure;
-use crate::meanwhile::Meanwhile;
 use crate::result;
+use crate::yield_budget::YieldBudget;
 
 /// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with
 /// the building of values.
@@ -29,11 +29,11 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
     let table = &this.open(py)?.table;
     let found = result::dict(py)?;
     let mut waiting: VecDeque<(Bound<'py, PyAny>, Option<Foreseen>)> = VecDeque::with_capacity(AHEAD + 1);
-    let mut meanwhile = Meanwhile::new();
+    let mut yields = YieldBudget::new();
     let mut take = |key: Bound<'py, PyAny>| {
-        let Some((value, length)) = this.open(py)?.build_sized(py, &key)? else { return meanwhile.step(py, 0) };
+        let Some((value, length)) = this.open(py)?.build_sized(py, &key)? else { return yields.step(py, 0) };
         found.set_item(key, value)?;
-        meanwhile.step(py, length)
+        yields.step(py, length)
     };
     for key in each(keys)? {
         let key = key?;
@@ -54,17 +54,17 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
     for (key, _) in waiting {
         take(key)?;
     }
-    meanwhile.end(py)?;
+    yields.end(py)?;
     Ok(found)
 }
 
 /// `Table.remove_many`
 pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<Figure> {
-    let (py, mut removed, mut meanwhile) = (keys.py(), 0, Meanwhile::new());
+    let (py, mut removed, mut yields) = (keys.py(), 0, YieldBudget::new());
     this.open(py)?;
     for key in each(keys)? {
         removed += u64::from(this.open(py)?.remove(&key?)?);
-        meanwhile.step(py, 0)?;
+        yields.step(py, 0)?;
     }
     Ok(Figure(removed))
 }

@@ -47,7 +47,7 @@ mod hot;
 
 use pyo3::prelude::*;
 
-use crate::heirs::free_with_last_instance;
+use crate::subclass_dealloc::free_with_last_instance;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

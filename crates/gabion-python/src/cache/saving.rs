@@ -22,8 +22,8 @@ use pyo3::prelude::*;
 
 use super::key;
 use super::state::{Inner, nothing};
-use crate::meanwhile::Meanwhile;
 use crate::result;
+use crate::yield_budget::YieldBudget;
 
 /// A touch that restarts no time to live.
 const NONE: i64 = -1;
@@ -40,7 +40,7 @@ pub(super) fn each(
     refuse: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
     let py = take.py();
-    let (mut buf, mut meanwhile, mut taken) = (ReadBuf::new(), Meanwhile::new(), 0);
+    let (mut buf, mut yields, mut taken) = (ReadBuf::new(), YieldBudget::new(), 0);
     let mut attempt = |number: usize, key: &[u8]| -> PyResult<Option<usize>> {
         inner.check(py)?;
         let Some((value, terms)) = tables[number].peek_with_terms(key, &mut buf) else {
@@ -57,7 +57,7 @@ pub(super) fn each(
             Ok(None) => Ok(()),
             Ok(Some(length)) => {
                 taken += 1;
-                meanwhile.step(py, length)
+                yields.step(py, length)
             }
             Err(error) => {
                 // What a signal's handler raises, such as a task queue's time limit, is none of the entry's: that comes
@@ -70,7 +70,7 @@ pub(super) fn each(
                     return Err(error);
                 }
                 refuse.call1((error.into_value(py),))?;
-                meanwhile.step(py, 0)
+                yields.step(py, 0)
             }
         }
     };
@@ -80,7 +80,7 @@ pub(super) fn each(
         if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     failed?;
-    meanwhile.end(py)?;
+    yields.end(py)?;
     Ok(taken)
 }
 

@@ -22,8 +22,8 @@ use crate::codec::Codec;
 use crate::errors::{exception, value_error};
 use crate::figures::Figure;
 use crate::gate::through_gate;
-use crate::meanwhile::Meanwhile;
 use crate::scratch::with_key;
+use crate::yield_budget::YieldBudget;
 use crate::{result, size, time};
 
 /// Smaller limits are refused: the caller probably meant a number of entries. The index alone takes 4 KiB for the
@@ -59,7 +59,7 @@ impl CacheTable {
         idle: Option<&Bound<'_, PyAny>>,
         policy: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let max_bytes = size::limit("max_bytes", max_bytes, "entries", LEAST)?;
+        let max_bytes = size::limit(max_bytes, "entries", LEAST)?;
         let table = options_of(None, ttl, idle)?;
         let codec = Codec::new(py, None)?;
         let (policy, shards) = (options::policy(policy)?, crate::pile::shards(py)?);
@@ -293,10 +293,10 @@ impl CacheTable {
     fn _keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (mut keys, inner) = (Vec::new(), self.open(py)?);
         inner.shared.apart(py, || inner.table.for_each_key(|key| keys.push(key.to_vec())));
-        let (list, mut meanwhile) = (result::list(py)?, Meanwhile::new());
+        let (list, mut yields) = (result::list(py)?, YieldBudget::new());
         for bytes in keys {
             list.append(key::read(py, &bytes)?)?;
-            meanwhile.step(py, bytes.len())?;
+            yields.step(py, bytes.len())?;
         }
         Ok(list)
     }
@@ -433,7 +433,7 @@ impl CacheTable {
 
     fn _set_max_bytes(&self, py: Python<'_>, max_bytes: &Bound<'_, PyAny>) -> PyResult<()> {
         self.open(py)?;
-        let max_bytes = size::limit("max_bytes", max_bytes, "entries", LEAST)?;
+        let max_bytes = size::limit(max_bytes, "entries", LEAST)?;
         // The value's own code may have closed the cache.
         let shared = &self.open(py)?.shared;
         let set = shared.apart(py, || shared.store.cache.set_max_bytes(max_bytes));
@@ -551,7 +551,7 @@ fn options_of(
     ttl: Option<&Bound<'_, PyAny>>,
     idle: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<TableOptions> {
-    let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, "entries", LEAST)).transpose()?;
+    let max_bytes = max_bytes.map(|value| size::limit(value, "entries", LEAST)).transpose()?;
     let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
     Ok(TableOptions { max_bytes, ttl, idle })
 }

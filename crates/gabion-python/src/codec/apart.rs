@@ -152,9 +152,9 @@ impl<'a> Deref for Pieces<'a> {
 
 impl Part {
     fn piece(&self) -> Piece<'_> {
-        // SAFETY: the owner lives as long as the part (duty of `leave_out`), and an array was looked at just now. Another
-        // thread may write to a buffer meanwhile, where it needs no lock for that: code in C, as NumPy's, or copies of
-        // ours, by addresses.
+        // SAFETY: the owner lives as long as the part (duty of `leave_out`), and an array was looked at just now.
+        // Another thread may write to a buffer meanwhile, where it needs no lock for that: code in C, as NumPy's, or
+        // copies of ours, by addresses.
         unsafe { Piece::new(self.bytes, self.len) }
     }
 }

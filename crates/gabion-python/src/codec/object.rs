@@ -191,7 +191,7 @@ pub fn explain(py: Python<'_>, doing: Doing<'_>) -> PyErr {
         add_note(py, &error, &doing.text("while storing", "while rebuilding"));
         return error;
     }
-    let text = format!("{}: {}", doing.text("cannot store", "cannot rebuild"), told(py, &error));
+    let text = format!("{}: {}", doing.text("cannot store", "cannot rebuild"), describe_error(py, &error));
     caused(py, errors, &text, error)
 }
 
@@ -219,7 +219,7 @@ pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, inside: impl Fn
     // SAFETY: live by the caller's word.
     let (class, memory) = unsafe { (class_name(object), ffi::PyObject_CheckBuffer(object) != 0) };
     let inside = inside();
-    let why = told(py, &error);
+    let why = describe_error(py, &error);
     // So says the interpreter, of whichever version, of what it has no way to copy. It says nothing else in these
     // forms.
     let no_copy = why.starts_with("TypeError: cannot pickle '")
@@ -248,7 +248,7 @@ pub fn not_rebuilt(maker: &Own) -> Raised {
     // SAFETY: held by the caller.
     let maker = unsafe { Borrowed::from_ptr(py, maker.ptr()) };
     let how = if maker.is_instance_of::<pyo3::types::PyType>() { "of" } else { "by" };
-    let text = format!("cannot rebuild an object {how} {}: {}", shown(&maker), told(py, &error));
+    let text = format!("cannot rebuild an object {how} {}: {}", shown(&maker), describe_error(py, &error));
     caused(py, errors, &text, error).restore(py);
     Raised
 }
@@ -261,7 +261,7 @@ pub fn not_filled(object: &Own) -> Raised {
 }
 
 /// The class of an error and what it says.
-fn told(py: Python<'_>, error: &PyErr) -> String {
+fn describe_error(py: Python<'_>, error: &PyErr) -> String {
     let kind = error.get_type(py).qualname().map_or_else(|_| "error".into(), |name| name.to_string());
     let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
     format!("{kind}: {text}")
@@ -364,8 +364,8 @@ pub fn intern(text: &CStr) -> Raise<Own> {
     unsafe { Own::take(ffi::PyUnicode_InternFromString(text.as_ptr())) }
 }
 
-/// The one string that stands for a name. What is no exact string stays as it is, as does one that there is no memory to
-/// keep.
+/// The one string that stands for a name. What is no exact string stays as it is, as does one that there is no memory
+/// to keep.
 pub fn intern_own(name: Own) -> Own {
     let mut name = name.into_ptr();
     // SAFETY: attached, as everybody who has an object here; the reference is handed over, and one to the same or an
@@ -405,7 +405,7 @@ pub unsafe fn attribute_or_none(obj: *mut PyObject, name: &CStr) -> Raise<Option
     }
 }
 
-/// Whether it is a string, or an heir of one.
+/// Whether it is a string, or a subclass of one.
 pub fn is_text(object: &Own) -> bool {
     // SAFETY: held by the caller.
     unsafe { ffi::PyUnicode_Check(object.ptr()) != 0 }

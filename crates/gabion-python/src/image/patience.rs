@@ -66,7 +66,7 @@ impl Patience {
                 continue;
             }
             let Some((start, timeout)) = self.0 else {
-                garbage.in_vain();
+                garbage.back_off();
                 return Err(error);
             };
             // All that was refused since it had to wait, where that comes one by one; from the start where it is more

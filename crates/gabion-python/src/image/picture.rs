@@ -10,7 +10,7 @@ use gabion_image::{Format, Image, ImageError, Mode, Overlap};
 use pyo3::prelude::*;
 
 use super::refusal;
-use crate::memory::{Place, Record, Traced, record, trace};
+use crate::memory::{MemoryRange, Record, Traced, record, trace};
 
 /// Up to this many bytes of pixels, what goes over them once does so with the interpreter in hand.
 pub(super) const BRIEF: u64 = 64 << 10;
@@ -20,7 +20,7 @@ pub(super) const BRIEF: u64 = 64 << 10;
 /// `strides` their distances in bytes, as if all lay in one piece.
 pub(super) struct Picture {
     image: RwLock<Image>,
-    places: Box<[Place]>,
+    places: Box<[MemoryRange]>,
     pub mode: Mode,
     pub size: (u32, u32),
     pub format: Option<Format>,
@@ -41,9 +41,9 @@ impl Picture {
         let (mode, size, format) = (image.mode(), image.size(), image.format());
         let (channels, row) = (mode.channels() as isize, image.row_bytes() as isize);
         // Addresses to write to come from a reference to write by.
-        let places: Box<[Place]> = image
+        let places: Box<[MemoryRange]> = image
             .parts_mut()
-            .map(|part| Place { start: NonNull::from(&mut *part).cast(), length: part.len() })
+            .map(|part| MemoryRange { start: NonNull::from(&mut *part).cast(), length: part.len() })
             .collect();
         Arc::new(Self {
             places,
@@ -114,7 +114,7 @@ impl Picture {
     ///
     /// # Safety
     /// `to` is other memory, of as many bytes; nothing refers to them, and they need not be initialised.
-    pub(super) unsafe fn copy_to(&self, _: &Image, to: Place) {
+    pub(super) unsafe fn copy_to(&self, _: &Image, to: MemoryRange) {
         assert!(to.length == self.len(), "as many bytes");
         let mut end = to.start;
         for part in self.places() {
@@ -178,7 +178,7 @@ impl Picture {
         self.shown.load(Ordering::Acquire) > 0
     }
 
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[MemoryRange] {
         &self.places
     }
 
@@ -195,12 +195,12 @@ impl Picture {
     }
 
     /// All pixels in one piece, if they lie so.
-    pub(super) fn whole(&self, py: Python<'_>) -> PyResult<Place> {
+    pub(super) fn whole(&self, py: Python<'_>) -> PyResult<MemoryRange> {
         self.whole_or(py, "")
     }
 
     /// As `whole`. `way` is what else the caller may do, with a comma, or nothing.
-    pub(super) fn whole_or(&self, py: Python<'_>, way: &str) -> PyResult<Place> {
+    pub(super) fn whole_or(&self, py: Python<'_>, way: &str) -> PyResult<MemoryRange> {
         match self.places() {
             [whole] => Ok(*whole),
             parts => {
@@ -215,7 +215,7 @@ impl Picture {
     }
 
     /// Row `y`, which is below the height.
-    pub(super) fn row(&self, y: usize) -> Place {
+    pub(super) fn row(&self, y: usize) -> MemoryRange {
         let length = self.row_bytes();
         // Every part but the last holds as many rows.
         let rows = self.places[0].length / length;
@@ -223,7 +223,7 @@ impl Picture {
         let offset = y % rows * length;
         assert!(offset + length <= part.length, "a row of this picture");
         // SAFETY: the assertion has shown that the row lies inside the part.
-        Place { start: unsafe { part.start.add(offset) }, length }
+        MemoryRange { start: unsafe { part.start.add(offset) }, length }
     }
 }
 

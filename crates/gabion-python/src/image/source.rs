@@ -126,7 +126,7 @@ fn read<T: Send>(
         let content = Content::of(source)?;
         return patience.run(py, || {
             let copy;
-            let bytes = if let Some(bytes) = content.settled() {
+            let bytes = if let Some(bytes) = content.as_immutable() {
                 bytes
             } else {
                 // A decoder counts on what it has read once, and others may write into this.

@@ -16,7 +16,7 @@ use crate::argument::path;
 use crate::errors::{class_name, exception};
 use crate::ffi;
 use crate::gate::through_gate;
-use crate::memory::Place;
+use crate::memory::MemoryRange;
 use crate::once::import;
 use crate::result::bytes;
 use crate::streams::{Sink, Spool};
@@ -104,7 +104,7 @@ pub(super) fn pixels<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<
     unsafe {
         let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length as isize);
         let bytes = Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>();
-        let to = Place { start: NonNull::new_unchecked(ffi::PyBytes_AsString(bytes.as_ptr()).cast()), length };
+        let to = MemoryRange { start: NonNull::new_unchecked(ffi::PyBytes_AsString(bytes.as_ptr()).cast()), length };
         through_gate(py, || picture.copy_to(&picture.read(), to));
         Ok(bytes)
     }

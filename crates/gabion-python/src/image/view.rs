@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use super::picture::Shown;
 use super::refusal;
 use crate::ffi;
-use crate::memory::Place;
+use crate::memory::MemoryRange;
 
 /// Some bytes of a picture, for a memoryview.
 #[pyclass(frozen, module = "gabion", name = "_ImagePart")]
 pub(super) struct Part {
     picture: Shown,
-    place: Place,
+    place: MemoryRange,
 }
 
 #[pymethods]
@@ -33,7 +33,7 @@ impl Part {
 }
 
 /// A writable memoryview of bytes of a picture.
-pub(super) fn memoryview<'py>(py: Python<'py>, picture: &Shown, place: Place) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn memoryview<'py>(py: Python<'py>, picture: &Shown, place: MemoryRange) -> PyResult<Bound<'py, PyAny>> {
     let part = Bound::new(py, Part { picture: picture.clone(), place })?;
     // SAFETY: attached; a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(part.as_ptr())) }

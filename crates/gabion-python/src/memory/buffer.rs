@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::items::{self, Items, Replacement};
-use super::lease::{Hold, Lease, Memory, Place, Refused};
+use super::lease::{Hold, Lease, Memory, MemoryRange, Refused};
 use super::{arrow, dlpack, refusal, seen, tracking, waiting};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
@@ -55,7 +55,7 @@ pub(crate) fn array_interface<'py>(
 #[pyclass(frozen, weakref, sequence, module = "gabion.memory")]
 pub(super) struct Buffer {
     lease: Arc<Lease>,
-    place: Place,
+    place: MemoryRange,
     /// True for a block of a group, which is released with the group.
     part: bool,
 }
@@ -63,14 +63,14 @@ pub(super) struct Buffer {
 impl Buffer {
     /// The buffer of memory that was just rented.
     pub(super) fn new(py: Python<'_>, memory: gabion_blocks::pool::Buffer) -> PyResult<Self> {
-        let place = Place::of(&memory);
+        let place = MemoryRange::of(&memory);
         let record = tracking::record(py, "Buffer", place.length)?;
         let traced = seen::trace(py, Some(place.start), place.length);
         Ok(Self { lease: Lease::new(Memory::Buffer(memory), record, traced), place, part: false })
     }
 
     /// Some bytes of a group.
-    pub(super) fn part(lease: &Arc<Lease>, place: Place) -> Self {
+    pub(super) fn part(lease: &Arc<Lease>, place: MemoryRange) -> Self {
         Self { lease: Arc::clone(lease), place, part: true }
     }
 
@@ -87,7 +87,7 @@ impl Buffer {
     }
 
     /// Refuses what was released.
-    fn open(&self, py: Python<'_>) -> PyResult<Place> {
+    fn open(&self, py: Python<'_>) -> PyResult<MemoryRange> {
         if self.lease.is_released() { Err(self.refused(py, Refused::Released)) } else { Ok(self.place) }
     }
 
@@ -96,7 +96,7 @@ impl Buffer {
     }
 
     /// A copy of the bytes in memory of its own.
-    fn copied(&self, py: Python<'_>) -> PyResult<(Place, Hold)> {
+    fn copied(&self, py: Python<'_>) -> PyResult<(MemoryRange, Hold)> {
         let held = self.hold(py)?;
         let source = self.place;
         let request = Request::new(source.length);
@@ -265,7 +265,7 @@ impl Buffer {
     #[getter]
     fn __array_interface__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
-        array_interface(&(slf.get().place.length,).into_pyobject(py)?, memoryview(slf)?.as_any())
+        array_interface(&(slf.get().place.length,).into_pyobject(py)?, &memoryview(slf)?)
     }
 
     /// The kind and number of the device that the memory belongs to, in DLPack's numbers: (1, 0), the CPU.

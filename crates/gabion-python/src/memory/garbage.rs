@@ -34,8 +34,8 @@ static ENDED: AtomicUsize = AtomicUsize::new(0);
 /// collections is about to run, or running.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static COLLECTING: AtomicBool = AtomicBool::new(false);
-/// Until when there is a rest, in nanoseconds since `BEGIN`.
-static REST: AtomicU64 = AtomicU64::new(0);
+/// When the next collection of ours may begin, in nanoseconds since `BEGIN`.
+static NEXT_ALLOWED: AtomicU64 = AtomicU64::new(0);
 static BEGIN: OnceLock<Instant> = OnceLock::new();
 
 // Relaxed everywhere: flags and numbers alone, and nobody follows them to anything else. A collection too many or too
@@ -105,7 +105,7 @@ impl Garbage {
             return self.wait(py);
         }
         let lent = Pool::global().stats().in_use;
-        if lent == 0 || now() < REST.load(Ordering::Relaxed) {
+        if lent == 0 || now() < NEXT_ALLOWED.load(Ordering::Relaxed) {
             return false;
         }
         if COLLECTING.swap(true, Ordering::Relaxed) {
@@ -120,7 +120,7 @@ impl Garbage {
         // Others may have given back or taken some meanwhile: a guess, which costs a collection or a refusal.
         let back = lent.saturating_sub(Pool::global().stats().in_use);
         if back < asked / 2 {
-            self.in_vain();
+            self.back_off();
         }
         back > 0
     }
@@ -143,10 +143,11 @@ impl Garbage {
     }
 
     /// The call was refused all the same: there is a rest before the next collection.
-    pub(crate) fn in_vain(&self) {
+    pub(crate) fn back_off(&self) {
         if let Some(took) = self.took {
             let rest = took.saturating_mul(SHARE).max(LEAST);
-            REST.store(now().saturating_add(u64::try_from(rest.as_nanos()).unwrap_or(u64::MAX)), Ordering::Relaxed);
+            NEXT_ALLOWED
+                .store(now().saturating_add(u64::try_from(rest.as_nanos()).unwrap_or(u64::MAX)), Ordering::Relaxed);
         }
     }
 }

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyTuple};
 
 use super::buffer::Buffer;
-use super::lease::{Lease, Memory, Place, Refused};
+use super::lease::{Lease, Memory, MemoryRange, Refused};
 use super::{argument, refusal, seen, tracking};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
@@ -34,7 +34,7 @@ use crate::result::{self, memoryview};
 #[pyclass(frozen, weakref, sequence, module = "gabion.memory")]
 pub(super) struct Group {
     lease: Arc<Lease>,
-    places: Box<[Place]>,
+    places: Box<[MemoryRange]>,
     nbytes: usize,
     /// The length of every block but the last.
     part_bytes: usize,
@@ -46,7 +46,7 @@ impl Group {
     /// The group of memory that was just rented.
     pub(super) fn new(py: Python<'_>, memory: pool::Group, row_bytes: Option<usize>) -> PyResult<Self> {
         let (nbytes, part_bytes) = (memory.len(), memory.part_bytes());
-        let places: Box<[Place]> = memory.parts().iter().map(Place::of).collect();
+        let places: Box<[MemoryRange]> = memory.parts().iter().map(MemoryRange::of).collect();
         let record = tracking::record(py, "Group", nbytes)?;
         let traced = seen::trace(py, places.first().map(|place| place.start), nbytes);
         let lease = Lease::new(Memory::Group(memory), record, traced);
@@ -125,7 +125,7 @@ impl Group {
         let (block, offset) = (self.places[index * row / self.part_bytes], index * row % self.part_bytes);
         let length = row.min(block.length - offset);
         // SAFETY: the subtraction has shown that the row begins inside the block.
-        let place = Place { start: unsafe { block.start.add(offset) }, length };
+        let place = MemoryRange { start: unsafe { block.start.add(offset) }, length };
         let row = Bound::new(py, Buffer::part(&self.lease, place))?;
         memoryview(&row)
     }

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice};
 
-use super::lease::Place;
+use super::lease::MemoryRange;
 use super::{argument, refusal};
 use crate::content::Content;
 use crate::errors::class_name;
@@ -45,7 +45,7 @@ impl Items {
 ///
 /// # Safety
 /// The place is alive, and the items are of its length.
-pub(super) unsafe fn read(py: Python<'_>, place: Place, items: Items) -> PyResult<Py<PyAny>> {
+pub(super) unsafe fn read(py: Python<'_>, place: MemoryRange, items: Items) -> PyResult<Py<PyAny>> {
     let start = place.start.as_ptr();
     match items {
         // SAFETY: within the place, as the caller promised. Others may write into it, as into every buffer of Python's.
@@ -112,7 +112,7 @@ fn not_bytes(value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
 ///
 /// # Safety
 /// As [`read`].
-pub(super) unsafe fn write(place: Place, items: Items, new: &Replacement<'_>) {
+pub(super) unsafe fn write(place: MemoryRange, items: Items, new: &Replacement<'_>) {
     let start = place.start.as_ptr();
     match (items, new) {
         // SAFETY: within the place, as the caller promised. Others may write into it, as into every buffer of Python's.

@@ -32,12 +32,12 @@ pub(super) enum Refused {
 
 /// Bytes of rented memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct MemoryRange {
     pub start: NonNull<u8>,
     pub length: usize,
 }
 
-impl Place {
+impl MemoryRange {
     /// The bytes of a pool's buffer.
     pub(super) fn of(memory: &pool::Buffer) -> Self {
         Self { start: memory.as_non_null(), length: memory.len() }
@@ -55,9 +55,9 @@ impl Place {
 
 // SAFETY: a place is an address and a length, without any right to use them; those who use them hold a lease, or a
 // picture.
-unsafe impl Send for Place {}
+unsafe impl Send for MemoryRange {}
 // SAFETY: as above; it is never changed.
-unsafe impl Sync for Place {}
+unsafe impl Sync for MemoryRange {}
 
 /// What is rented.
 pub(super) enum Memory {
@@ -145,7 +145,7 @@ impl Lease {
         fence(Ordering::Acquire);
         self.goes_back();
         if let Some(record) = &self.record {
-            record.strike();
+            record.remove();
         }
         // SAFETY: RELEASED is set once and no export begins after it, so that one call alone has brought about RELEASED
         // without exports; drop() needs the only reference, and `self` is one.

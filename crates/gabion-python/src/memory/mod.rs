@@ -63,7 +63,7 @@ mod collect;
 pub(crate) use argument::row as row_index;
 pub(crate) use buffer::array_interface;
 pub(crate) use garbage::Garbage;
-pub(crate) use lease::Place;
+pub(crate) use lease::MemoryRange;
 pub(crate) use refusal::refused;
 pub(crate) use seen::{Traced, basic_size, trace};
 pub(crate) use tracking::{Record, record};

@@ -1,7 +1,7 @@
 //! Where memory was rented, written down while at least one `track()` is open.
 //!
 //! Without one, a rent costs one load more. With one, each rent stores its call stack as plain text, so that a record
-//! refers to no Python object and may be struck on any thread.
+//! refers to no Python object and may be removed on any thread.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -37,20 +37,20 @@ struct Entry {
     stack: Vec<Frame>,
 }
 
-/// A rent's number in the list. Struck when it is released or dropped.
+/// A rent's number in the list. Removed when it is released or dropped.
 pub(crate) struct Record(u64);
 
 impl Record {
     /// The memory is no longer in use.
-    pub(super) fn strike(&self) {
-        let struck = live().remove(&self.0);
-        drop(struck); // outside the lock
+    pub(super) fn remove(&self) {
+        let removed = live().remove(&self.0);
+        drop(removed); // outside the lock
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.strike();
+        self.remove();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::detached::Detached;
 /// Python code again. A thread that waits for memory may have made what holds it.
 #[cfg(Py_GIL_DISABLED)]
 fn drop_left_over(py: Python<'_>) -> PyResult<()> {
-    crate::meanwhile::nothing(py)?.call0(py).map(drop)
+    crate::yield_budget::nothing(py)?.call0(py).map(drop)
 }
 
 #[cfg(not(Py_GIL_DISABLED))]
@@ -53,7 +53,7 @@ pub(crate) fn patiently<R: Send>(
             (Ok(rented), None) => return Ok(rented),
             (Err(BlockError::Total { asked, limit, .. }), None) if asked <= limit && garbage.collect(py, asked) => {}
             (Err(error), None) => {
-                garbage.in_vain();
+                garbage.back_off();
                 return Err(refusal::refused(py, &error));
             }
         }

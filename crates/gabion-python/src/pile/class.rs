@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::file::{self, Kept, Opening};
+use super::file::{self, Opening, PileFile};
 use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
@@ -48,7 +48,7 @@ const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
 /// A `max_bytes` as callers write it; `None` for the default.
 fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
     let Some(value) = max_bytes else { return Ok(None) };
-    let bytes = size::limit("max_bytes", value, "objects", PAGE_BYTES)?;
+    let bytes = size::limit(value, "objects", PAGE_BYTES)?;
     if bytes == 0 {
         // Elsewhere 0 is no limit. Here it would be a pile that every put fails on.
         let text = "max_bytes=0: such a pile could hold nothing; leave max_bytes out, or pass None, for as much as this process \
@@ -64,7 +64,7 @@ fn named<'py>(name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     if !name.is_instance_of::<PyString>() {
         return Err(refusal::type_error(py, &format!("name must be a str, not {}", class_name(name))));
     }
-    // Nothing of a subclass: the roll holds it, too.
+    // Nothing of a subclass: the registry holds it, too.
     // SAFETY: attached; a str, which is alive; a new reference to a plain one, or null with an error set.
     let plain = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_FromObject(name.as_ptr()))? };
     Ok(plain.cast_into()?)
@@ -104,8 +104,8 @@ impl Pile {
         let (max_bytes, shards, name) = (limit(max_bytes)?, shards(py)?, name.map(named).transpose()?);
         if let Some(path) = path {
             let opening = Opening { max_bytes, shards, types, create, read_only };
-            let (pile, codec, kept) = Kept::open(path, &opening)?;
-            return Self::made(py, pile, codec, Some(kept), name);
+            let (pile, codec, file) = PileFile::open(path, &opening)?;
+            return Self::made(py, pile, codec, Some(file), name);
         }
         if types.is_some() || read_only || !create {
             let text = "types=, read_only= and create= are for a pile in a file: give its path, as in Pile(path=\"people.pile\")";
@@ -137,8 +137,8 @@ impl Pile {
     /// when the pile has no file.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
-        match &self.kept {
-            Some(kept) => kept.flush(py, pile),
+        match &self.file {
+            Some(file) => file.flush(py, pile),
             None => {
                 Err(value_error(py, "this pile lies in memory alone, and ends with it: give Pile() a path to keep it"))
             }
@@ -198,7 +198,7 @@ impl Pile {
     /// The path of the pile's file, as a str; None for a pile in memory alone.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyAny>> {
-        self.kept.as_ref().map(|kept| kept.path(py))
+        self.file.as_ref().map(|file| file.path(py))
     }
 
     /// What the pile was named, or an empty text.
@@ -210,7 +210,7 @@ impl Pile {
     /// Whether the pile was opened with read_only=True.
     #[getter]
     fn read_only(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.read_only)
+        self.file.as_ref().is_some_and(|file| file.read_only)
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
@@ -430,21 +430,21 @@ impl Pile {
     /// A pile in a file keeps its objects there: they are flushed to the disk, and the file is free for others to open,
     /// with the last view of it. Raises OSError when the disk fails; the pile is closed then, too.
     #[pyo3(name = "close")]
-    fn close_and_clear(&self, py: Python<'_>) -> PyResult<()> {
+    fn close_file_or_clear(&self, py: Python<'_>) -> PyResult<()> {
         if !self.close() {
             // One that could not let its file go may do so by now.
-            return self.kept.as_ref().map_or(Ok(()), |kept| kept.let_go(py, &self.pile));
+            return self.file.as_ref().map_or(Ok(()), |file| file.release_file(py, &self.pile));
         }
-        let Some(kept) = &self.kept else {
+        let Some(file) = &self.file else {
             through_gate(py, || self.pile.clear());
             self.codec.end();
             return Ok(());
         };
         // What a forked child has of its parent's file is not for the disk.
-        let flushed = if self.pile.is_parted() { Ok(()) } else { kept.flush(py, &self.pile) };
-        let let_go = kept.let_go(py, &self.pile);
+        let flushed = if self.pile.is_parted() { Ok(()) } else { file.flush(py, &self.pile) };
+        let released = file.release_file(py, &self.pile);
         self.codec.end();
-        flushed.and(let_go)
+        flushed.and(released)
     }
 
     /// True after close().
@@ -460,7 +460,7 @@ impl Pile {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close_and_clear(py)
+        self.close_file_or_clear(py)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -506,8 +506,8 @@ impl Pile {
     }
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        let place = match &self.kept {
-            Some(kept) => format!(" in {}", kept.path(py).repr()?),
+        let place = match &self.file {
+            Some(file) => format!(" in {}", file.path(py).repr()?),
             None => String::new(),
         };
         let named = match &self.name {
@@ -531,7 +531,7 @@ impl Pile {
     /// Refuses, for pickle and copy.
     #[pyo3(signature = (_protocol, /))]
     fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        let text = if self.kept.is_some() {
+        let text = if self.file.is_some() {
             "a gabion.Pile cannot be pickled or copied: open its file in the other process, by gabion.Pile(path=...)"
         } else {
             "a gabion.Pile cannot be pickled or copied: it is memory of this process, and its pointers mean nothing in another; \

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use crate::argument::not_iterable;
 use crate::codec::{Own, as_py};
 use crate::ffi;
-use crate::meanwhile::Meanwhile;
+use crate::yield_budget::YieldBudget;
 
 /// An iterable's iterator. `passed` is for whoever passes something else: see [`not_iterable`].
 pub(super) fn iterator(iterable: &Bound<'_, PyAny>, passed: &str) -> PyResult<Own> {
@@ -20,13 +20,13 @@ pub(super) fn iterator(iterable: &Bound<'_, PyAny>, passed: &str) -> PyResult<Ow
 pub(super) fn each<'py>(
     py: Python<'py>,
     iterator: &Own,
-    meanwhile: &mut Meanwhile,
+    yields: &mut YieldBudget,
     mut take: impl FnMut(&Bound<'py, PyAny>) -> PyResult<usize>,
 ) -> PyResult<()> {
     // SAFETY: attached; an iterator; a new reference, or null: with an error set, or without one at the end.
     while let Ok(item) = unsafe { Own::take(ffi::PyIter_Next(iterator.ptr())) } {
         let bytes = take(as_py(&item).bind(py))?;
-        meanwhile.step(py, bytes)?;
+        yields.step(py, bytes)?;
     }
     PyErr::take(py).map_or(Ok(()), Err)
 }

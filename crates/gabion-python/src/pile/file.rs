@@ -12,8 +12,8 @@ use gabion_blocks::file::FileError;
 use gabion_pile::{OpenOptions, Pile as Store};
 use pyo3::prelude::*;
 
-use super::roll::FileId;
-use super::{refusal, roll};
+use super::registry::FileId;
+use super::{refusal, registry};
 use crate::argument;
 use crate::codec::{Codec, Types};
 use crate::errors::{class_name, type_error};
@@ -24,10 +24,10 @@ use crate::gate::through_gate;
 const AT_ONCE: usize = 1 << 20;
 
 /// What is known of a pile's file.
-pub(super) struct Kept {
+pub(super) struct PileFile {
     path: Py<PyAny>,
     /// Which file it is, where the system says so.
-    pub file: Option<FileId>,
+    pub id: Option<FileId>,
     pub read_only: bool,
     /// Numbers of the codec's that the log describes.
     described: AtomicU32,
@@ -44,7 +44,7 @@ pub(super) struct Opening<'a, 'py> {
     pub read_only: bool,
 }
 
-impl Kept {
+impl PileFile {
     /// Opens the pile in a file, with a codec that knows what its encodings refer to.
     pub fn open(path: &Bound<'_, PyAny>, opening: &Opening<'_, '_>) -> PyResult<(Store, Codec, Self)> {
         let py = path.py();
@@ -59,8 +59,8 @@ impl Kept {
         let log = through_gate(py, || pile.log()).map_err(failed)?;
         codec.restore(py, &log).map_err(|error| refusal::of_log(error, path))?;
         let described = AtomicU32::new(codec.type_count() as u32);
-        let (path, file) = (argument::shown_path(py, &place)?.unbind(), file_at(&place));
-        Ok((pile, codec, Self { path, file, read_only, described, appending: Mutex::new(()) }))
+        let (path, id) = (argument::shown_path(py, &place)?.unbind(), file_at(&place));
+        Ok((pile, codec, Self { path, id, read_only, described, appending: Mutex::new(()) }))
     }
 
     /// The path that was passed, as a str.
@@ -112,7 +112,7 @@ impl Kept {
     }
 
     /// Lets the file go, or leaves that to the last view.
-    pub fn let_go(&self, py: Python<'_>, pile: &Store) -> PyResult<()> {
+    pub fn release_file(&self, py: Python<'_>, pile: &Store) -> PyResult<()> {
         through_gate(py, || pile.let_go()).map(drop).map_err(|error| self.failed(py, error))
     }
 
@@ -132,7 +132,7 @@ pub(super) fn file_at(place: &Path) -> Option<FileId> {
 pub(super) fn not_opened(error: FileError, path: &Bound<'_, PyAny>, place: &Path) -> PyErr {
     let py = path.py();
     let FileError::InUse = error else { return refusal::of_file(error, path) };
-    let Some((open, name)) = file_at(place).and_then(|file| roll::open_in(py, file)) else {
+    let Some((open, name)) = file_at(place).and_then(|file| registry::open_in(py, file)) else {
         return refusal::in_use(
             path,
             "the file is open already, in another process, or in views of a pile that this one has closed: close it \
@@ -164,7 +164,7 @@ pub(super) fn place_of(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
 /// Those of opening it; `FileError` where it is damaged.
 pub(super) fn open_validated(path: &Bound<'_, PyAny>) -> PyResult<(Store, Codec)> {
     let opening = Opening { max_bytes: None, shards: None, types: None, create: false, read_only: true };
-    let (pile, codec, _) = Kept::open(path, &opening)?;
+    let (pile, codec, _) = PileFile::open(path, &opening)?;
     let valid = through_gate(path.py(), || pile.validate());
     valid.map_err(|wrong| refusal::of_file(FileError::damaged(None, wrong.0), path))?;
     Ok((pile, codec))

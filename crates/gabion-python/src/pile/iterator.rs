@@ -8,8 +8,8 @@ use pyo3::types::PyString;
 
 use super::refusal::{Failure, type_error};
 use super::state::Pile;
-use crate::meanwhile::{OtherLoop, STEP};
 use crate::result;
+use crate::yield_budget::{OtherLoop, STEP};
 
 /// What an iterator gives of each object.
 #[derive(Clone, Copy)]
@@ -40,12 +40,12 @@ pub(super) struct PileIterator {
     gives: Gives,
     // Two threads may share an iterator; each pointer goes to one of them.
     walk: Mutex<Walk>,
-    meanwhile: OtherLoop,
+    yields: OtherLoop,
 }
 
 impl PileIterator {
     pub(super) fn new(pile: &Bound<'_, Pile>, gives: Gives) -> Self {
-        Self { pile: pile.clone().unbind(), gives, walk: Mutex::default(), meanwhile: OtherLoop::new() }
+        Self { pile: pile.clone().unbind(), gives, walk: Mutex::default(), yields: OtherLoop::new() }
     }
 
     fn next_pointer(&self, py: Python<'_>) -> Result<Option<Pointer>, Failure> {
@@ -77,15 +77,15 @@ impl PileIterator {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         // Before anything is taken: what a signal's handler raises costs the loop no object.
-        self.meanwhile.look_in_time(py)?;
+        self.yields.yield_in_time(py)?;
         while let Some(pointer) = self.next_pointer(py).map_err(|failure| failure.raise(py))? {
             if matches!(self.gives, Gives::Pointer) {
-                self.meanwhile.did(POINTER);
+                self.yields.did(POINTER);
                 return result::number(py, pointer.to_bits()).map(Some);
             }
             let object = match self.pile.get().build_sized(py, pointer) {
                 Ok((object, bytes)) => {
-                    self.meanwhile.did(bytes.saturating_add(STEP));
+                    self.yields.did(bytes.saturating_add(STEP));
                     object.into_bound(py)
                 }
                 Err(failure) if failure.is_dead_pointer() => continue,

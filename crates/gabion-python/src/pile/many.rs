@@ -7,13 +7,13 @@ use pyo3::types::{PyDict, PyList};
 
 use super::each::{announced, each, iterator, room_for};
 use super::number;
-use super::refusal::{Failure, or_default, tell_which, type_error};
+use super::refusal::{Failure, add_note_which, or_default, type_error};
 use super::state::Pile;
 use crate::ffi;
 use crate::figures::Figure;
-use crate::meanwhile::Meanwhile;
 use crate::once::{intern, of_module, once};
 use crate::result;
+use crate::yield_budget::YieldBudget;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;
@@ -28,20 +28,20 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     refuse_frames(iterable)?;
     let mut pointers: Vec<Pointer> = Vec::new();
     room_for(py, &mut pointers, announced(iterable)?.min(ROOM_AHEAD))?;
-    let mut meanwhile = Meanwhile::new();
+    let mut yields = YieldBudget::new();
     let objects = iterator(iterable, "objects are passed as an iterable of them")?;
-    let stored = each(py, &objects, &mut meanwhile, |object| {
+    let stored = each(py, &objects, &mut yields, |object| {
         // Before the put: what is not in the list cannot be taken back.
         room_for(py, &mut pointers, 1)?;
         let put = |pile: &gabion_pile::Pile, value: Value<'_>| {
             pointers.push(pile.put_pieces(value, 0).map_err(|error| Failure::Refused(error).raise(py))?);
             Ok(value.len())
         };
-        this.encoded(object, put).inspect_err(|error| tell_which(py, error, pointers.len(), "put_many"))
+        this.encoded(object, put).inspect_err(|error| add_note_which(py, error, pointers.len(), "put_many"))
     });
     let made = stored.and_then(|()| {
         let made = array(py, &pointers)?;
-        meanwhile.end(py)?;
+        yields.end(py)?;
         Ok(made)
     });
     made.map_err(|error| undo(this, py, &pointers, error))
@@ -77,11 +77,11 @@ fn mapping(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 /// Removes what a failed call has put. Returns its error, or that of a signal which comes while many are removed.
 #[cold]
 fn undo(this: &Pile, py: Python<'_>, pointers: &[Pointer], mut error: PyErr) -> PyErr {
-    let mut meanwhile = Meanwhile::new();
+    let mut yields = YieldBudget::new();
     for &pointer in pointers {
         // Another thread may have removed what it found by iterating; gone is what we want.
         let _ = this.pile.remove(pointer);
-        if let Err(later) = meanwhile.step(py, 0) {
+        if let Err(later) = yields.step(py, 0) {
             let (value, context) = (later.value(py), error.into_value(py));
             if !value.is(&context) {
                 // SAFETY: two exceptions; the reference to the second is given away.
@@ -106,7 +106,7 @@ pub(super) fn get_many<'py>(
         pile.prefetch(*pointer);
     }
     let list = new_list(py, pointers.len())?;
-    let mut meanwhile = Meanwhile::new();
+    let mut yields = YieldBudget::new();
     for (index, pointer) in pointers.iter().enumerate() {
         if let Some(Ok(ahead)) = pointers.get(index + AHEAD) {
             pile.prefetch(*ahead);
@@ -121,12 +121,12 @@ pub(super) fn get_many<'py>(
         }
         let (object, bytes) = object.map_err(|failure| {
             let error = failure.raise(py);
-            tell_which(py, &error, index, "get_many");
+            add_note_which(py, &error, index, "get_many");
             error
         })?;
         // SAFETY: the list is new and nobody else's, the index below its length, the reference is given away.
         unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, object.into_ptr()) };
-        meanwhile.step(py, bytes)?;
+        yields.step(py, bytes)?;
     }
     // SAFETY: a list that the collector does not know; every place is set.
     unsafe { ffi::PyObject_GC_Track(list.as_ptr().cast()) };
@@ -149,7 +149,7 @@ pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figu
     let py = ptrs.py();
     let pointers = number::pointers(ptrs, "remove_many")?;
     let pile = this.open_to_change(py)?;
-    let (mut removed, mut meanwhile) = (0, Meanwhile::new());
+    let (mut removed, mut yields) = (0, YieldBudget::new());
     for (index, pointer) in pointers.iter().enumerate() {
         // Others, who run meanwhile, may close it. What was removed before that is told.
         if this.is_closed() {
@@ -160,7 +160,7 @@ pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figu
         }
         let Ok(pointer) = *pointer else { continue };
         removed += u64::from(pile.remove(pointer).is_ok());
-        meanwhile.step(py, 0)?;
+        yields.step(py, 0)?;
     }
     Ok(Figure(removed))
 }

@@ -6,7 +6,7 @@
 //! | `each` | going through an iterable |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
-//! | `roll` | all piles that are open |
+//! | `registry` | all piles that are open |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
 //! | `file` | what a pile in a file keeps beside its objects |
 //! | `contents` | what is in a pile's file, told without building objects |
@@ -25,7 +25,7 @@ mod number;
 
 mod stats;
 
-mod roll;
+mod registry;
 
 mod view;
 
@@ -50,17 +50,17 @@ pub(crate) use refusal::not_made;
 
 use pyo3::prelude::*;
 
-use crate::meanwhile;
 use crate::once::make_class;
+use crate::yield_budget;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Pile>()?;
     m.add_class::<stats::PileStats>()?;
-    m.add_function(wrap_pyfunction!(roll::_piles, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::_piles, m)?)?;
     m.add_function(wrap_pyfunction!(contents::_pile_contents, m)?)?;
     many::array_maker(m.py())?;
-    meanwhile::nothing(m.py())?;
+    yield_budget::nothing(m.py())?;
     class::shards(m.py())?;
     make_class::<iterator::PileIterator>(m);
     make_class::<view::PileView>(m);

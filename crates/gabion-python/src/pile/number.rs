@@ -8,7 +8,7 @@ use super::each::{each, iterator, room_for};
 use super::refusal::{self, Failure};
 use crate::codec::{small_int, two_digit_int};
 use crate::errors::answered;
-use crate::meanwhile::Meanwhile;
+use crate::yield_budget::YieldBudget;
 use crate::{ffi, result};
 
 /// Reads a pointer out of an int, or out of what turns into one without loss (`__index__`: NumPy integers).
@@ -105,14 +105,14 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>, call: &str) -> PyResult<Many> 
     }
     let iterator = iterator(values, "pointers are passed as an array('Q') or another iterable of ints")?;
     let mut many = Vec::new();
-    each(py, &iterator, &mut Meanwhile::new(), |value| {
+    each(py, &iterator, &mut YieldBudget::new(), |value| {
         room_for(py, &mut many, 1)?;
         many.push(match pointer(value) {
             Ok(pointer) => Ok(pointer),
             Err(Failure::Impossible(number)) => Err(number),
             Err(failure) => {
                 let error = failure.raise(py);
-                refusal::tell_which(py, &error, many.len(), call);
+                refusal::add_note_which(py, &error, many.len(), call);
                 return Err(refusal::no_pointers(values, call).unwrap_or(error));
             }
         });

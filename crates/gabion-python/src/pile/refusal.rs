@@ -99,7 +99,7 @@ pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default:
 
 /// Notes what an error is about.
 #[cold]
-pub(super) fn tell(py: Python<'_>, error: &PyErr, about: impl FnOnce() -> String) {
+pub(super) fn add_note_about(py: Python<'_>, error: &PyErr, about: impl FnOnce() -> String) {
     // An interrupt is about nothing, and where there is no memory, there is none for a note.
     if error.is_instance_of::<PyException>(py) && !error.get_type(py).is(py.get_type::<PyMemoryError>()) {
         add_note(py, error, &about());
@@ -108,14 +108,14 @@ pub(super) fn tell(py: Python<'_>, error: &PyErr, about: impl FnOnce() -> String
 
 /// Notes which of many objects an error is about.
 #[cold]
-pub(super) fn tell_which(py: Python<'_>, error: &PyErr, index: usize, call: &str) {
-    tell(py, error, || format!("object {index} of those passed to {call}(), counted from 0"));
+pub(super) fn add_note_which(py: Python<'_>, error: &PyErr, index: usize, call: &str) {
+    add_note_about(py, error, || format!("object {index} of those passed to {call}(), counted from 0"));
 }
 
 /// For an object that could not be built: notes its pointer.
 #[cold]
 pub(super) fn not_built(py: Python<'_>, error: PyErr, pointer: Pointer) -> PyErr {
-    tell(py, &error, || format!("the object behind pointer {}", pointer.to_bits()));
+    add_note_about(py, &error, || format!("the object behind pointer {}", pointer.to_bits()));
     error
 }
 

@@ -12,10 +12,8 @@ impl Pile {
     /// Saves the pile to a file of this path, whether it lies in memory or in another file.
     pub(super) fn save_to(&self, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, place) = (path.py(), place_of(path)?);
-        let failed = |error| match (&error, &self.kept) {
-            (FileError::InUse, Some(kept))
-                if !kept.read_only && kept.file.is_some() && kept.file == file_at(&place) =>
-            {
+        let failed = |error| match (&error, &self.file) {
+            (FileError::InUse, Some(file)) if !file.read_only && file.id.is_some() && file.id == file_at(&place) => {
                 let text = "the file is open already, and is this pile's own: what was put is in it, and flush() waits until \
                             that is on the disk; give save() another path, for a copy";
                 refusal::in_use(path, text)

@@ -7,9 +7,9 @@ use gabion_pile::{Pointer, ReadBuf, Reading, Value, with_read_buf};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::file::Kept;
+use super::file::PileFile;
 use super::refusal::{self, Failure};
-use super::roll;
+use super::registry;
 use crate::argument::changed;
 use crate::codec::Codec;
 use crate::scratch::with_encoded_apart;
@@ -54,9 +54,9 @@ pub(super) struct Pile {
     pub(super) pile: Arc<gabion_pile::Pile>,
     pub(super) codec: Codec,
     /// Of a pile in a file.
-    pub(super) kept: Option<Box<Kept>>,
+    pub(super) file: Option<Box<PileFile>>,
     pub(super) name: Option<Py<PyString>>,
-    /// In the roll of open piles.
+    /// In the registry of open piles.
     number: u64,
     closed: AtomicBool,
 }
@@ -67,20 +67,20 @@ impl Pile {
         py: Python<'_>,
         pile: gabion_pile::Pile,
         codec: Codec,
-        kept: Option<Kept>,
+        file: Option<PileFile>,
         name: Option<Bound<'_, PyString>>,
     ) -> PyResult<Self> {
         let pile = Arc::new(pile);
-        let number = roll::enter(py, &pile, kept.as_ref().map(|kept| (kept.path(py), kept.file)), name.as_ref())?;
-        let (kept, name) = (kept.map(Box::new), name.map(Bound::unbind));
-        Ok(Self { pile, codec, kept, name, number, closed: AtomicBool::new(false) })
+        let number = registry::enter(py, &pile, file.as_ref().map(|file| (file.path(py), file.id)), name.as_ref())?;
+        let (file, name) = (file.map(Box::new), name.map(Bound::unbind));
+        Ok(Self { pile, codec, file, name, number, closed: AtomicBool::new(false) })
     }
 
     /// The pile, unless it was closed.
     #[inline]
     pub(super) fn open(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
-        match &self.kept {
-            _ if self.is_closed() => Err(refusal::closed(py, self.kept.is_some())),
+        match &self.file {
+            _ if self.is_closed() => Err(refusal::closed(py, self.file.is_some())),
             Some(_) if self.pile.is_parted() => Err(refusal::parted(py)),
             _ => Ok(&self.pile),
         }
@@ -89,8 +89,8 @@ impl Pile {
     /// The pile, for a change, unless it was closed or may not be changed.
     #[inline]
     pub(super) fn open_to_change(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
-        match &self.kept {
-            Some(kept) if kept.read_only && !self.is_closed() => Err(refusal::read_only(py)),
+        match &self.file {
+            Some(file) if file.read_only && !self.is_closed() => Err(refusal::read_only(py)),
             _ => self.open(py),
         }
     }
@@ -106,7 +106,7 @@ impl Pile {
     pub(super) fn close(&self) -> bool {
         let open = !self.closed.swap(true, Ordering::AcqRel);
         if open {
-            roll::strike(self.number);
+            registry::remove(self.number);
         }
         open
     }
@@ -194,8 +194,8 @@ impl Pile {
         Ok(replaced.then_some(new))
     }
 
-    /// Encodes an object and hands the pile and the encoding on: in pieces, where large values were left out of it. The pile is asked for
-    /// only after the object's own code has run, which may have closed it.
+    /// Encodes an object and hands the pile and the encoding on: in pieces, where large values were left out of it. The
+    /// pile is asked for only after the object's own code has run, which may have closed it.
     #[inline]
     pub(super) fn encoded<R>(
         &self,
@@ -208,8 +208,8 @@ impl Pile {
             // SAFETY: held by the caller over the call.
             unsafe { self.codec.encode_apart(py, object.as_ptr(), encoding, Some(apart))? };
             let pile = self.open_to_change(py)?;
-            if let Some(kept) = &self.kept {
-                kept.describe(py, &self.codec, pile)?;
+            if let Some(file) = &self.file {
+                file.describe(py, &self.codec, pile)?;
             }
             if apart.is_empty() {
                 return work(pile, Value::Whole(encoding));

@@ -34,7 +34,7 @@ pub enum Filling {
 }
 
 impl Filling {
-    fn is(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Filling::Value(one), Filling::Value(other)) | (Filling::Made(one), Filling::Made(other)) => {
                 one.ptr() == other.ptr()
@@ -69,7 +69,7 @@ impl Names {
         Ok(Names(by_address))
     }
 
-    fn is(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && self.0.keys().all(|name| other.0.contains_key(name))
     }
 
@@ -81,18 +81,21 @@ impl Names {
 
 impl Changes {
     /// Whether fields go to the same places, and those that were not stored get the same.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         let same_slots = |one: &[(Own, isize)], other: &[(Own, isize)]| {
             one.len() == other.len()
                 && one.iter().zip(other).all(|(one, other)| one.0.ptr() == other.0.ptr() && one.1 == other.1)
         };
         let same_added = |one: &[(Own, Filling)], other: &[(Own, Filling)]| {
             one.len() == other.len()
-                && one.iter().zip(other).all(|(one, other)| one.0.ptr() == other.0.ptr() && one.1.is(&other.1))
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|(one, other)| one.0.ptr() == other.0.ptr() && one.1.is_equivalent(&other.1))
         };
         (self.quiet, self.has_dict) == (other.quiet, other.has_dict)
             && same_slots(&self.slots, &other.slots)
-            && self.dropped.is(&other.dropped)
+            && self.dropped.is_equivalent(&other.dropped)
             && same_added(&self.added, &other.added)
     }
 
@@ -127,7 +130,7 @@ pub struct Arranged(pub Vec<Item>);
 
 impl Arranged {
     /// Whether the items come from the same places.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         self.0.len() == other.0.len()
             && self.0.iter().zip(&other.0).all(|(one, other)| match (one, other) {
                 (Item::Stored(one), Item::Stored(other)) => one == other,

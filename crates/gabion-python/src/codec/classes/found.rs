@@ -103,7 +103,7 @@ impl Found {
     /// Whether the name leads where it led. False with certainty only: what is found in another way counts as there.
     #[inline(always)]
     pub fn holds(&self) -> bool {
-        self.is_as_seen() || self.look()
+        self.is_as_seen() || self.revalidate()
     }
 
     /// As [`Found::holds`] where that was asked before, and nothing was bound anew since.
@@ -129,7 +129,7 @@ impl Found {
 
     /// Follows the links again.
     #[cold]
-    pub fn look(&self) -> bool {
+    pub fn revalidate(&self) -> bool {
         let now = self.seen.now();
         // In a loop of a script each variable is one of the module's.
         let astray = self.astray.load(Ordering::Relaxed); // Relaxed: see `Seen`.
@@ -232,7 +232,7 @@ impl Found {
     }
 
     /// Whether both are the same way to the same object.
-    pub fn is(&self, other: &Found) -> bool {
+    pub fn is_equivalent(&self, other: &Found) -> bool {
         let same = |(one, other): (&Link, &Link)| one.dict.ptr() == other.dict.ptr();
         self.object == other.object
             && self.is_named_as(other)

@@ -53,14 +53,14 @@ impl Layout {
     }
 
     /// Whether fields lie and go to the same places, of one class.
-    fn is(&self, other: &Layout) -> bool {
+    fn is_equivalent(&self, other: &Layout) -> bool {
         self.names.len() == other.names.len()
             && self.names.iter().zip(&other.names).all(|(one, other)| one.ptr() == other.ptr())
             && self.offsets == other.offsets
             && self.indices == other.indices
             && (self.former_slots, self.listed) == (other.former_slots, other.listed)
             && self.declares_as(other)
-            && same(self.changes.as_deref(), other.changes.as_deref(), Changes::is)
+            && same(self.changes.as_deref(), other.changes.as_deref(), Changes::is_equivalent)
     }
 
     /// Whether the classes of both had a `__dict__` and declared the same.
@@ -161,7 +161,7 @@ impl Entry {
     /// Whether a record describes what this entry is, whatever its name. Runs no code.
     pub fn is_described(&self, record: &Record) -> bool {
         match (self, &record.shape) {
-            (Entry::Object(layout), Shape::Object(fields)) => layout.fields().is(fields),
+            (Entry::Object(layout), Shape::Object(fields)) => layout.fields().is_equivalent(fields),
             (Entry::NamedTuple { names, .. }, Shape::NamedTuple(stored)) => same_names(names, stored),
             (Entry::Enum { .. }, Shape::Enum) | (Entry::Global { .. }, Shape::Global) => true,
             _ => false,
@@ -188,13 +188,13 @@ impl Entry {
     }
 
     /// Whether both say the same of one class or function.
-    pub fn is(&self, other: &Entry) -> bool {
+    pub fn is_equivalent(&self, other: &Entry) -> bool {
         let (Some((one, found)), Some((object, at))) = (self.about(), other.about()) else { return false };
         one.ptr() == object.ptr()
-            && found.is(at)
+            && found.is_equivalent(at)
             && match (self, other) {
                 (Entry::Object(one), Entry::Object(other)) | (Entry::Stated(one), Entry::Stated(other)) => {
-                    one.is(other)
+                    one.is_equivalent(other)
                 }
                 (
                     Entry::NamedTuple { names, called, arranged, .. },
@@ -202,7 +202,7 @@ impl Entry {
                 ) => {
                     called == too
                         && same_names(names, items)
-                        && same(arranged.as_deref(), other.as_deref(), Arranged::is)
+                        && same(arranged.as_deref(), other.as_deref(), Arranged::is_equivalent)
                 }
                 (Entry::Enum { members: one, .. }, Entry::Enum { members: other, .. }) => one.ptr() == other.ptr(),
                 (Entry::Global { .. }, Entry::Global { .. }) => true,
@@ -214,7 +214,7 @@ impl Entry {
     pub fn is_filled_sooner(&self, other: &Entry) -> bool {
         let (Entry::Object(one), Entry::Object(two)) = (self, other) else { return false };
         one.class.ptr() == two.class.ptr()
-            && one.found.is(&two.found)
+            && one.found.is_equivalent(&two.found)
             && one.indices.len() > two.indices.len()
             && one.offsets == two.offsets
             && same_names(&one.names, &two.names)

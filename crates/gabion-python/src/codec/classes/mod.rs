@@ -15,7 +15,7 @@
 //! | `entries` | entries by number, read without a lock |
 //! | `natives` | classes that are not written in Python |
 //! | `standard`, `types` | what a file may name without permission; what a program permits: its `types=` |
-//! | `kept` | what a file says of its numbers |
+//! | `file_records` | what a file says of its numbers |
 //! | `registry` | all that one codec has learnt |
 //! | `analyse`, `shape` | which plan a class allows; which sets of attributes get a layout |
 //! | `fit`, `anew` | entries for classes as they are now; classes and functions that were defined anew |
@@ -38,7 +38,7 @@ pub mod plan;
 pub mod natives;
 pub mod standard;
 pub mod types;
-pub mod kept;
+pub mod file_records;
 pub mod registry;
 pub mod analyse;
 pub mod shape;

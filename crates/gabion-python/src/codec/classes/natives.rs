@@ -10,7 +10,7 @@ unsafe extern "C" {
     static mut PyPickleBuffer_Type: PyTypeObject;
 }
 
-/// The form of a class of the interpreter's own, heirs not included.
+/// The form of a class of the interpreter's own, subclasses not included.
 ///
 /// # Safety
 /// `class` is a live class.

@@ -35,14 +35,14 @@ impl Plan {
     /// Whether the class still has the name that it was found by, and the name leads to it, where names may have been
     /// bound anew. (With another module it has another version.)
     #[cold]
-    pub fn look(&self) -> bool {
+    pub fn revalidate(&self) -> bool {
         // SAFETY: a class, held.
-        unsafe { self.found.is_name_of(self.class.ptr().cast()) && self.found.look() }
+        unsafe { self.found.is_name_of(self.class.ptr().cast()) && self.found.revalidate() }
     }
 
     /// Whether two plans of one class say the same, perhaps of different versions of it.
-    pub fn is(&self, other: &Plan) -> bool {
-        self.kind.is(&other.kind) && self.found.is(&other.found)
+    pub fn is_equivalent(&self, other: &Plan) -> bool {
+        self.kind.is_equivalent(&other.kind) && self.found.is_equivalent(&other.found)
     }
 
     /// Lets a plan hold for the version of a newer one that says the same. May run code of the class's.
@@ -101,7 +101,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether both ways are one.
-    fn is(&self, other: &Kind) -> bool {
+    fn is_equivalent(&self, other: &Kind) -> bool {
         match (self, other) {
             (Kind::Uuid(one), Kind::Uuid(other)) => one == other,
             (Kind::NdScalar(one), Kind::NdScalar(other)) => one == other,

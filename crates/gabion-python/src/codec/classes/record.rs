@@ -377,7 +377,7 @@ pub struct FieldsOf<'a> {
 
 impl FieldsOf<'_> {
     /// Whether an object of one lies in an encoding as one of the other does. Runs no code.
-    pub fn is(&self, other: &Fields) -> bool {
+    pub fn is_equivalent(&self, other: &Fields) -> bool {
         (self.slots, self.listed, self.has_dict) == (other.slots, other.listed, other.has_dict)
             && same_names(self.names, &other.names)
             && same_declared(self.declared, &other.declared)

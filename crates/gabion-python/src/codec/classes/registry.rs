@@ -51,8 +51,8 @@ use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 
 use super::entries::{Chunk, Entries};
+use super::file_records::FileRecords;
 use super::found::Found;
-use super::kept::Kept;
 use super::known::Known;
 use super::layout::Entry;
 use super::plan::{self, Plan};
@@ -79,7 +79,7 @@ struct Writer {
     retired_plans: Vec<Retired<Plan>>,
     retired_globals: Vec<Retired<Entry>>,
     /// What the numbers stand for that are from a file.
-    kept: Kept,
+    records: FileRecords,
 }
 
 /// Readers take no lock. The writer's lock is never held while Python code may run or Python memory is allocated, so it
@@ -142,7 +142,7 @@ impl Registry {
             names_objects: AtomicBool::new(false),
             #[cfg(not(Py_GIL_DISABLED))]
             users: AtomicUsize::new(0),
-            writer: Mutex::new(Writer { kept: Kept::new(types), ..Writer::default() }),
+            writer: Mutex::new(Writer { records: FileRecords::new(types), ..Writer::default() }),
         }
     }
 
@@ -226,7 +226,7 @@ impl Registry {
         // Relaxed: what the number stands for lies in the class, and the plan is whole.
         let version = plan.version.load(Ordering::Relaxed);
         // SAFETY: live by the caller's word.
-        let holds = || version == unsafe { plan::version(class) } && (plan.found.is_as_seen() || plan.look());
+        let holds = || version == unsafe { plan::version(class) } && (plan.found.is_as_seen() || plan.revalidate());
         (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
@@ -241,7 +241,7 @@ impl Registry {
     pub fn add_plan(&self, class: *mut PyTypeObject, plan: Plan) -> &Plan {
         let key = class as usize;
         let same = self.lock().plans.get(&key).and_then(|plans| {
-            let same = plans.iter().find(|before| before.is(&plan));
+            let same = plans.iter().find(|before| before.is_equivalent(&plan));
             same.map(|before| std::ptr::from_ref(&**before))
         });
         let raw = if let Some(before) = same {
@@ -296,7 +296,8 @@ impl Registry {
         let former = writer.former.entry((id, class)).or_default();
         // Relaxed: under the lock.
         // SAFETY: as above.
-        let earlier = former.iter().map(|raw| raw.load(Ordering::Relaxed)).find(|&raw| unsafe { (*raw).is(&entry) });
+        let earlier =
+            former.iter().map(|raw| raw.load(Ordering::Relaxed)).find(|&raw| unsafe { (*raw).is_equivalent(&entry) });
         let (raw, spare) = if let Some(raw) = earlier {
             // SAFETY: as above.
             unsafe { (*raw).renew(&entry) };
@@ -347,7 +348,7 @@ impl Registry {
         }
         let id = self.entries.len();
         let mut entry = Box::new(make(id));
-        let again = path.as_deref().and_then(|path| writer.kept.number_of(path, class, &entry));
+        let again = path.as_deref().and_then(|path| writer.records.number_of(path, class, &entry));
         let raw = if let Some(id) = again {
             entry.set_id(id);
             let (raw, spare) = self.put(writer, id, entry);
@@ -360,7 +361,7 @@ impl Registry {
             writer.entries.push(entry);
             writer.by_class.entry(class as usize).or_default().push(id);
             if let Some(path) = path {
-                writer.kept.note(path, id);
+                writer.records.note(path, id);
             }
             self.entries.push(raw, &mut writer.chunks);
             raw
@@ -388,9 +389,9 @@ impl Registry {
     /// # Errors
     /// `CodecError` where there are numbers already; `MemoryError`.
     pub fn restore(&self, records: Vec<Arc<Record>>) -> Raise<()> {
-        let types = Arc::clone(&self.lock().kept.types);
+        let types = Arc::clone(&self.lock().records.types);
         let entries = room::list(records.iter().map(|record| Box::new(Entry::Unmet(Arc::clone(record)))))?;
-        let kept = Kept::of(records, types)?;
+        let records = FileRecords::of(records, types)?;
         let mut guard = self.lock();
         let writer = &mut *guard;
         if self.entries.len() > 0 {
@@ -402,8 +403,8 @@ impl Registry {
             writer.entries.push(entry);
             self.entries.push(raw, &mut writer.chunks);
         }
-        self.guarded.store(!kept.types.everything, Ordering::Relaxed); // Relaxed: see the field.
-        writer.kept = kept;
+        self.guarded.store(!records.types.everything, Ordering::Relaxed); // Relaxed: see the field.
+        writer.records = records;
         self.restored.store(true, Ordering::Relaxed); // Relaxed: see the field.
         Ok(())
     }
@@ -438,18 +439,18 @@ impl Registry {
         if !self.restored.load(Ordering::Relaxed) {
             return None;
         }
-        self.lock().kept.record(id).map(Arc::clone)
+        self.lock().records.record(id).map(Arc::clone)
     }
 
     /// What may be built of what a file names.
     pub fn types(&self) -> Arc<Types> {
-        Arc::clone(&self.lock().kept.types)
+        Arc::clone(&self.lock().records.types)
     }
 
     /// A class or function of this name that the program has stored an object of, or that the file's name led to
     /// before.
     pub fn own(&self, path: &[u8]) -> Option<(Own, Found)> {
-        let ids = self.lock().kept.numbers(path).to_vec();
+        let ids = self.lock().records.numbers(path).to_vec();
         let mut known = ids.into_iter().filter_map(|id| self.entry(id)?.about());
         known.find(|(_, found)| found.names().is_some()).map(|(object, found)| (object.clone(), found.clone()))
     }
@@ -531,7 +532,7 @@ impl Registry {
             visit.call(as_py(&plan.class))?;
             plan.found.visit(visit)
         })?;
-        writer.kept.visit(visit)?;
+        writer.records.visit(visit)?;
         writer.entries.iter().try_for_each(|entry| entry.visit(visit))
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use super::endless::MOST_COUNTED;
+use super::amplification::MOST_COUNTED;
 use super::frame::{Frame, Late, NOWHERE, Place, Unfilled};
 use super::keys::Keys;
 use super::leaf::{Maker, bytes_leaf};
@@ -210,7 +210,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     pub fn guard_key(&mut self, key: &Own) -> Raise<()> {
         // SAFETY: held by the caller. Most keys are strings.
         let is_text = || unsafe { ffi::PyUnicode_CheckExact(key.ptr()) != 0 };
-        if self.maker.registry.is_guarded() && !is_text() { self.keys.look(key) } else { Ok(()) }
+        if self.maker.registry.is_guarded() && !is_text() { self.keys.check_key(key) } else { Ok(()) }
     }
 
     /// Looks at what was made, and has by now what will be in it.
@@ -219,7 +219,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     /// `CodecError` where a file would have that lie too deep in each other.
     #[inline]
     pub fn guard_depth(&mut self, made: &Own) -> Raise<()> {
-        if self.maker.registry.is_guarded() { self.nested.look(self.maker.py, made) } else { Ok(()) }
+        if self.maker.registry.is_guarded() { self.nested.check_depth(self.maker.py, made) } else { Ok(()) }
     }
 
     /// Puts a container aside; its next value is to be read.
@@ -305,7 +305,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn resume(&mut self, frame: Frame<'a>, value: Own) -> Raise<Option<Own>> {
         match frame {
             Frame::Object { object, layout, next } => self.resume_object(object, layout, next, value),
-            Frame::Odd(odd) => self.resume_odd(odd, value),
+            Frame::PartialObject(partial) => self.resume_partial(partial, value),
             Frame::List { list, next, len } => {
                 put_item::<REFS>(&list, next, value)?;
                 self.fill_list(list, next + 1, len)

@@ -40,7 +40,7 @@ pub enum Frame<'a> {
         layout: &'a Layout,
         next: usize,
     },
-    Odd(Box<Odd<'a>>),
+    PartialObject(Box<PartialObject<'a>>),
     /// `named` says of the first value what [`tags::is_named`] does.
     Gather {
         tag: u8,
@@ -121,7 +121,7 @@ pub const NOWHERE: Place = usize::MAX;
 
 /// An object that is being filled in an unusual way: unset slots, attribute names inline, or all of it as the state
 /// that its class is given.
-pub struct Odd<'a> {
+pub struct PartialObject<'a> {
     pub object: Own,
     pub layout: &'a Layout,
     /// Index of the next field, and of the end of those whose names the layout has.
@@ -141,7 +141,7 @@ pub struct Odd<'a> {
 /// what was in it by then, if their class is not told.
 pub struct Late<'a> {
     pub dict: Own,
-    pub objects: Vec<Odd<'a>>,
+    pub objects: Vec<PartialObject<'a>>,
     /// Those of them that a reducer took apart, with the dict as their state.
     pub rebuilt: Vec<Own>,
 }

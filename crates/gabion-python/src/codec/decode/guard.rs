@@ -8,7 +8,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::endless::{
+use super::amplification::{
     MOST_COUNTED, arguments_of, is_endless, is_made_of_arguments, is_of_module, partial_of, written_to,
 };
 use super::leaf::Maker;
@@ -62,7 +62,7 @@ impl Maker<'_, '_> {
     /// `CodecError` where a file may not give it; what NumPy says of the state.
     #[inline]
     pub fn guard(&self, object: &Own, state: &Own) -> Raise<Given> {
-        if self.registry.is_guarded() { self.look(object, state) } else { Ok(Given::Itself) }
+        if self.registry.is_guarded() { self.check_state(object, state) } else { Ok(Given::Itself) }
     }
 
     /// Looks at an object in which items are to be set, or to which they are to be added.
@@ -146,7 +146,7 @@ impl Maker<'_, '_> {
     }
 
     #[cold]
-    fn look(&self, object: &Own, state: &Own) -> Raise<Given> {
+    fn check_state(&self, object: &Own, state: &Own) -> Raise<Given> {
         static REBUILT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         if self.look_at_owner_but_numpy(object)? == Numpy::Nothing {
             return Ok(Given::Itself);

@@ -1,7 +1,7 @@
 //! Making ordinary objects: allocated as `object.__new__` does, then filled without `__init__`, as pickle does.
 
 use super::decoder::Decoder;
-use super::frame::{Frame, Late, Odd, Place, State};
+use super::frame::{Frame, Late, PartialObject, Place, State};
 use super::guard::Given;
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::{Entry, Layout};
@@ -79,7 +79,17 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
         self.reader.claim(open.saturating_mul(2))?;
         let by_dict = tag == tags::OBJECT_BY_DICT;
-        self.fill_odd(room::boxed(Odd { object, layout, next: 0, end, bits, open, name: None, by_dict, state })?)
+        self.fill_partial(room::boxed(PartialObject {
+            object,
+            layout,
+            next: 0,
+            end,
+            bits,
+            open,
+            name: None,
+            by_dict,
+            state,
+        })?)
     }
 
     /// An object with all of its fields, of a class that takes them as its state.
@@ -89,7 +99,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         let (object, layout, state) = self.called(id)?;
         self.note(place, &object);
         let (end, bits) = (layout.len(), room::list((0..layout.len().div_ceil(8)).map(|_| u8::MAX))?);
-        self.fill_odd(room::boxed(Odd {
+        self.fill_partial(room::boxed(PartialObject {
             object,
             layout,
             next: 0,
@@ -125,41 +135,45 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
     }
 
-    fn fill_odd(&mut self, mut odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
+    fn fill_partial(&mut self, mut partial: Box<PartialObject<'a>>) -> Raise<Option<Own>> {
         loop {
-            while odd.next < odd.end && odd.bits[odd.next / 8] >> (odd.next % 8) & 1 == 0 {
-                odd.next += 1;
+            while partial.next < partial.end && partial.bits[partial.next / 8] >> (partial.next % 8) & 1 == 0 {
+                partial.next += 1;
             }
-            if odd.next >= odd.end && odd.open == 0 {
-                return if odd.by_dict { self.dict_of_attributes(odd) } else { self.complete_odd(*odd).map(Some) };
+            if partial.next >= partial.end && partial.open == 0 {
+                return if partial.by_dict {
+                    self.dict_of_attributes(partial)
+                } else {
+                    self.complete_partial(*partial).map(Some)
+                };
             }
-            let Some(value) = self.leaf()? else { return self.wait(Frame::Odd(odd)) };
-            self.put_odd(&mut odd, value)?;
+            let Some(value) = self.leaf()? else { return self.wait(Frame::PartialObject(partial)) };
+            self.put_partial(&mut partial, value)?;
         }
     }
 
     /// An unusual object, all of which was read.
-    fn complete_odd(&mut self, mut odd: Odd<'a>) -> Raise<Own> {
-        if let Some(state) = odd.state.take() {
-            if let Some(changes) = &odd.layout.changes {
-                self.fill_changed(&odd.object, changes, state)?;
-            } else if let Some(state) = whole_state(odd.layout, &state, self.maker.known)? {
-                if let Given::Other(made) = self.maker.guard(&odd.object, &state)? {
+    fn complete_partial(&mut self, mut partial: PartialObject<'a>) -> Raise<Own> {
+        if let Some(state) = partial.state.take() {
+            if let Some(changes) = &partial.layout.changes {
+                self.fill_changed(&partial.object, changes, state)?;
+            } else if let Some(state) = whole_state(partial.layout, &state, self.maker.known)? {
+                if let Given::Other(made) = self.maker.guard(&partial.object, &state)? {
                     return Ok(made);
                 }
-                self.set_state(&odd.object, &state)?;
+                self.set_state(&partial.object, &state)?;
             }
         }
-        Ok(odd.object)
+        Ok(partial.object)
     }
 
     /// Reads the dict that an object has its attributes of: a new one, or a reference to one that was read before, or
     /// that is being read. The object waits for the rest of such a one, and is as good as whole meanwhile: code that
     /// runs by then sees what there is.
-    fn dict_of_attributes(&mut self, odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
+    fn dict_of_attributes(&mut self, partial: Box<PartialObject<'a>>) -> Raise<Option<Own>> {
         let (at, tag) = (self.reader.at, self.reader.peek()?);
         if tags::is_dict(tag) {
-            return self.wait(Frame::Odd(odd));
+            return self.wait(Frame::PartialObject(partial));
         }
         if tag != tags::REF {
             return Err(damaged("a dict of attributes is expected"));
@@ -168,15 +182,15 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         let (target, dict) = self.reference(at)?;
         let len = self.entries_at(target)?.ok_or_else(|| damaged("a dict of attributes is expected"))?;
         if has_entries(&dict, len) {
-            return self.complete_by(*odd, &dict).map(Some);
+            return self.complete_by(*partial, &dict).map(Some);
         }
-        let object = odd.object.clone();
-        if odd.state.is_none() {
+        let object = partial.object.clone();
+        if partial.state.is_none() {
             // SAFETY: the dict is held over the call.
             unsafe { self.guard_keys(dict.ptr())? };
             update(&object, &dict)?;
         }
-        room::push(&mut self.late_of(dict)?.objects, *odd)?;
+        room::push(&mut self.late_of(dict)?.objects, *partial)?;
         Ok(Some(object))
     }
 
@@ -218,10 +232,10 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     }
 
     /// An object that has its attributes of a dict, all of which was read.
-    fn complete_by(&mut self, mut odd: Odd<'a>, dict: &Own) -> Raise<Own> {
+    fn complete_by(&mut self, mut partial: PartialObject<'a>, dict: &Own) -> Raise<Own> {
         // SAFETY: the dict is held by the caller.
         unsafe { self.guard_keys(dict.ptr())? };
-        if let Some(state) = &mut odd.state {
+        if let Some(state) = &mut partial.state {
             // SAFETY: all are held.
             unsafe {
                 each(dict.ptr(), |key, value| {
@@ -230,9 +244,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 })?;
             }
         } else {
-            update(&odd.object, dict)?;
+            update(&partial.object, dict)?;
         }
-        self.complete_odd(odd)
+        self.complete_partial(partial)
     }
 
     /// Looks at the keys of a dict, if it is one, that are to be hashed once more for another object.
@@ -263,17 +277,17 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     }
 
     fn complete_all(&mut self, late: Late<'a>) -> Raise<()> {
-        late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))?;
+        late.objects.into_iter().try_for_each(|partial| self.complete_by(partial, &late.dict).map(drop))?;
         // SAFETY: held by `late`.
         late.rebuilt.iter().try_for_each(|object| unsafe { self.set_attributes(object, late.dict.ptr()) })
     }
 
     /// Gives an unusual object its next value. That may be the name of an attribute, which is hashed as a key.
-    fn put_odd(&mut self, odd: &mut Odd<'a>, value: Own) -> Raise<()> {
-        if odd.next >= odd.end && odd.name.is_none() {
+    fn put_partial(&mut self, partial: &mut PartialObject<'a>, value: Own) -> Raise<()> {
+        if partial.next >= partial.end && partial.name.is_none() {
             self.guard_key(&value)?;
         }
-        put_odd(odd, value)
+        put_partial(partial, value)
     }
 
     /// Completes the objects that still wait at the end.
@@ -283,13 +297,13 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     }
 
     /// Gives an unusual object the value that it waited for, and reads on.
-    pub fn resume_odd(&mut self, mut odd: Box<Odd<'a>>, value: Own) -> Raise<Option<Own>> {
-        if odd.next >= odd.end && odd.open == 0 {
+    pub fn resume_partial(&mut self, mut partial: Box<PartialObject<'a>>, value: Own) -> Raise<Option<Own>> {
+        if partial.next >= partial.end && partial.open == 0 {
             // The dict, which was begun as one.
-            return self.complete_by(*odd, &value).map(Some);
+            return self.complete_by(*partial, &value).map(Some);
         }
-        self.put_odd(&mut odd, value)?;
-        self.fill_odd(odd)
+        self.put_partial(&mut partial, value)?;
+        self.fill_partial(partial)
     }
 }
 
@@ -308,30 +322,30 @@ fn update(object: &Own, dict: &Own) -> Raise<()> {
     }
 }
 
-fn put_odd(odd: &mut Odd<'_>, value: Own) -> Raise<()> {
-    let layout = odd.layout;
-    if let Some(state) = &mut odd.state {
-        if odd.next < odd.end {
-            let fields = if odd.next < layout.stored_slots() { &mut state.slots } else { &mut state.attributes };
-            room::push(fields, (layout.names[odd.next].clone(), value))?;
-            odd.next += 1;
-        } else if let Some(name) = odd.name.take() {
+fn put_partial(partial: &mut PartialObject<'_>, value: Own) -> Raise<()> {
+    let layout = partial.layout;
+    if let Some(state) = &mut partial.state {
+        if partial.next < partial.end {
+            let fields = if partial.next < layout.stored_slots() { &mut state.slots } else { &mut state.attributes };
+            room::push(fields, (layout.names[partial.next].clone(), value))?;
+            partial.next += 1;
+        } else if let Some(name) = partial.name.take() {
             room::push(&mut state.attributes, (name, value))?;
-            odd.open -= 1;
+            partial.open -= 1;
         } else {
-            odd.name = Some(value);
+            partial.name = Some(value);
         }
-    } else if let Some(&offset) = layout.offsets.get(odd.next) {
-        put_slot(&odd.object, offset, value);
-        odd.next += 1;
-    } else if odd.next < odd.end {
-        put_attribute(&odd.object, layout, odd.next, value)?;
-        odd.next += 1;
-    } else if let Some(name) = odd.name.take() {
-        put_in_dict(&odd.object, name, &value)?;
-        odd.open -= 1;
+    } else if let Some(&offset) = layout.offsets.get(partial.next) {
+        put_slot(&partial.object, offset, value);
+        partial.next += 1;
+    } else if partial.next < partial.end {
+        put_attribute(&partial.object, layout, partial.next, value)?;
+        partial.next += 1;
+    } else if let Some(name) = partial.name.take() {
+        put_in_dict(&partial.object, name, &value)?;
+        partial.open -= 1;
     } else {
-        odd.name = Some(value);
+        partial.name = Some(value);
     }
     Ok(())
 }

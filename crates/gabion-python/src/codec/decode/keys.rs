@@ -10,7 +10,7 @@ use std::ffi::CStr;
 
 use smallvec::SmallVec;
 
-use super::endless::{arguments_of, is_one_of};
+use super::amplification::{arguments_of, is_one_of};
 use crate::codec::format::reader::damaged;
 use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, attribute_or_none, refuse};
 use crate::codec::room;
@@ -48,7 +48,7 @@ impl Keys {
     /// # Errors
     /// `CodecError` for one too many parts, or one too deep.
     #[inline(never)]
-    pub fn look(&mut self, key: &Own) -> Raise<()> {
+    pub fn check_key(&mut self, key: &Own) -> Raise<()> {
         self.look_by(key, parts_of)
     }
 
@@ -99,7 +99,7 @@ impl Keys {
             for item in arguments_of(&items) {
                 // SAFETY: as above.
                 if let Some(parts) = unsafe { items_of(item)? } {
-                    self.look(&parts)?;
+                    self.check_key(&parts)?;
                 }
             }
         }

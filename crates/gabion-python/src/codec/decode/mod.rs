@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `leaf` | values that hold no others |
 //! | `warm`, `array` | memory for large arrays; arrays of NumPy |
-//! | `endless` | nothing: it looks at calls that a few bytes would have take all memory, or all time |
+//! | `amplification` | nothing: it looks at calls that a few bytes would have take all memory, or all time |
 //! | `keys` | nothing: it looks at keys that would take for ever to be hashed |
 //! | `guard` | nothing: it looks at states that a file gives |
 //! | `nested` | nothing: it looks at what lies in each other too deeply to go again |
@@ -18,7 +18,7 @@
 pub mod leaf;
 pub mod warm;
 mod array;
-mod endless;
+mod amplification;
 mod keys;
 mod guard;
 mod nested;

@@ -80,7 +80,7 @@ impl Walk<'_> {
                 let id = self.reader.id()?;
                 self.fields(id)?.0.saturating_add(1)
             }
-            tags::OBJECT_PARTIAL | tags::OBJECT_OPEN | tags::OBJECT_BY_DICT => self.odd(tag)?,
+            tags::OBJECT_PARTIAL | tags::OBJECT_OPEN | tags::OBJECT_BY_DICT => self.partial(tag)?,
             tags::ENUM | tags::GLOBAL => {
                 let id = self.reader.id()?;
                 self.note(id)?;
@@ -116,7 +116,7 @@ impl Walk<'_> {
     }
 
     /// An object with unset slots, or with attribute names inline.
-    fn odd(&mut self, tag: u8) -> Raise<usize> {
+    fn partial(&mut self, tag: u8) -> Raise<usize> {
         let id = self.reader.id()?;
         let (_, slots) = self.fields(id)?;
         let bits = self.reader.take(slots.div_ceil(8))?;

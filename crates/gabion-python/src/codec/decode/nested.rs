@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::endless::arguments_of;
+use super::amplification::arguments_of;
 use super::guard::{Numpy, of_numpy};
 use crate::codec::object::{Own, PASS_TYPES, Raise, Raised, refuse};
 use crate::codec::room;
@@ -29,7 +29,7 @@ impl Nested {
     /// # Errors
     /// `CodecError` where it is too deep; memory.
     #[inline]
-    pub fn look(&mut self, py: Python<'_>, made: &Own) -> Raise<()> {
+    pub fn check_depth(&mut self, py: Python<'_>, made: &Own) -> Raise<()> {
         // SAFETY: held, as its class is by it.
         let class = unsafe { ffi::Py_TYPE(made.ptr()) };
         if class == &raw mut ffi::PySlice_Type {

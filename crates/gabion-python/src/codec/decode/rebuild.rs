@@ -1,7 +1,7 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
+use super::amplification::{is_container, is_hashing, is_looking_up};
 use super::decoder::Decoder;
-use super::endless::{is_container, is_hashing, is_looking_up};
 use super::frame::{Frame, Rebuild, Stage};
 use super::guard::Given;
 use super::instance::{each, new_instance};
@@ -178,7 +178,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 } else if is_looking_up(callable, self.maker.known) {
                     self.keys.look_at_values(arguments)?;
                 } else if is_hashing(callable)? {
-                    self.keys.look(arguments)?;
+                    self.keys.check_key(arguments)?;
                 }
             }
             let callable = instead.as_ref().unwrap_or(callable);

@@ -75,7 +75,7 @@ use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse, too_large};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
-use crate::meanwhile::Meanwhile;
+use crate::yield_budget::YieldBudget;
 
 /// References to a value that lies on the stack: its owner's and the stack's.
 pub const FROM_STACK: isize = 2;
@@ -150,7 +150,7 @@ pub struct Encoder<'a, 'py> {
     pub needed_exact: bool,
     /// Values that are no leaves up to the next look at the length.
     unchecked: u32,
-    meanwhile: Meanwhile,
+    yields: YieldBudget,
     scratch: Option<Box<Scratch>>,
 }
 
@@ -193,7 +193,7 @@ pub unsafe fn encode(
             restart: Restart::No,
             needed_exact: false,
             unchecked: VALUES_UNCHECKED,
-            meanwhile: Meanwhile::new(),
+            yields: YieldBudget::new(),
             scratch: None,
         };
         // SAFETY: as the caller promised.
@@ -214,7 +214,7 @@ pub unsafe fn encode(
         }
         if restart == Restart::No {
             // There may be no memory. What was kept for the next encoding is some.
-            scratch::let_go();
+            scratch::drop_cached();
             if base == 0 {
                 *out = Vec::new();
             }
@@ -283,7 +283,7 @@ impl Encoder<'_, '_> {
         // SAFETY: attached; both are held: by the caller of `encode`, and here.
         unsafe {
             if !ffi::PyErr_Occurred().is_null() {
-                place::tell(self.py, self.registry, self.whole, value.ptr());
+                place::add_location(self.py, self.registry, self.whole, value.ptr());
             }
         }
         Raised
@@ -342,7 +342,7 @@ impl Encoder<'_, '_> {
         if !self.exact {
             return Ok(());
         }
-        self.meanwhile.step(self.py, 0).map_err(|error| {
+        self.yields.step(self.py, 0).map_err(|error| {
             error.restore(self.py);
             Raised
         })

@@ -169,12 +169,11 @@ impl Encoder<'_, '_> {
             let is_text = |name: &Own| ffi::PyUnicode_CheckExact(name.ptr()) != 0;
             if full && names.iter().all(is_text) {
                 let known = attributes.shapes().find(|layout| is_of_names(layout, names));
-                let layout = match known {
-                    Some(known) => Some(known),
-                    None => {
-                        let names = room::list(names.iter().map(|name| intern_own(name.clone())))?;
-                        shape::learn(attributes, self.registry, &names, &[])?
-                    }
+                let layout = if known.is_some() {
+                    known
+                } else {
+                    let names = room::list(names.iter().map(|name| intern_own(name.clone())))?;
+                    shape::learn(attributes, self.registry, &names, &[])?
                 };
                 if let Some(layout) = layout {
                     if let Some(dict) = dict {

@@ -79,7 +79,7 @@ impl Encoder<'_, '_> {
             // SAFETY: live by the caller's word; the room was just made.
             let end = unsafe { quick::leaf(cursor.at(), obj, limit) };
             if end.is_null() {
-                cursor.settle(self.out);
+                cursor.commit_len(self.out);
                 // SAFETY: live by the caller's word.
                 if !unsafe { self.rarer_leaf(obj, IN_PLACE)? } {
                     return Ok(i);
@@ -90,7 +90,7 @@ impl Encoder<'_, '_> {
                 unsafe { cursor.advance_to(end) };
             }
         }
-        cursor.settle(self.out);
+        cursor.commit_len(self.out);
         Ok(count)
     }
 
@@ -124,7 +124,7 @@ impl Encoder<'_, '_> {
             }
             cursor.advance_to(end);
         }
-        cursor.settle(self.out);
+        cursor.commit_len(self.out);
         Ok(true)
     }
 
@@ -171,7 +171,7 @@ impl Encoder<'_, '_> {
                 let mut cursor = writer::Cursor::new(self.out);
                 cursor.make_room(self.out, quick::ROOM)?;
                 cursor.advance_to(quick::int(cursor.at(), value));
-                cursor.settle(self.out);
+                cursor.commit_len(self.out);
                 return Ok(true);
             }
             let n = ffi::_PyLong_NumBits(obj) / 8 + 1;

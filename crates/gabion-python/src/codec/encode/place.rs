@@ -75,7 +75,7 @@ impl Held {
     }
 
     /// # Safety
-    /// A dict or an heir of one, held and locked.
+    /// A dict or a subclass of one, held and locked.
     unsafe fn add_pairs(&mut self, dict: *mut PyObject, step: impl Fn(Own) -> Step) -> Option<()> {
         let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: as the caller promised; keys and values live while the dict is locked.
@@ -209,7 +209,7 @@ unsafe fn is_plain(value: *mut PyObject) -> bool {
 }
 
 /// # Safety
-/// A tuple or an heir of one, held as long as the items are used.
+/// A tuple or a subclass of one, held as long as the items are used.
 unsafe fn tuple_items<'a>(obj: *mut PyObject) -> &'a [*mut PyObject] {
     // SAFETY: as the caller promised.
     unsafe {
@@ -219,7 +219,7 @@ unsafe fn tuple_items<'a>(obj: *mut PyObject) -> &'a [*mut PyObject] {
 }
 
 /// # Safety
-/// A list or an heir of one, held and locked as long as the items are used.
+/// A list or a subclass of one, held and locked as long as the items are used.
 unsafe fn list_items<'a>(obj: *mut PyObject) -> &'a [*mut PyObject] {
     // SAFETY: as the caller promised. An empty list has no items at all, not even a place for them.
     unsafe {
@@ -298,7 +298,7 @@ pub unsafe fn inside(py: Python<'_>, registry: &Registry, whole: *mut PyObject, 
 /// # Safety
 /// Live objects; an error is set.
 #[cold]
-pub unsafe fn tell(py: Python<'_>, registry: &Registry, whole: *mut PyObject, value: *mut PyObject) {
+pub unsafe fn add_location(py: Python<'_>, registry: &Registry, whole: *mut PyObject, value: *mut PyObject) {
     let Some(error) = PyErr::take(py) else { return };
     // One that an object's code has raised has come through that code; what has a cause tells its place itself.
     let own = Errors::get(py).ok().filter(|errors| {

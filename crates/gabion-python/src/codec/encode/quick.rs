@@ -268,7 +268,7 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Ap
         let end = leaf(byte(cursor.at(), tags::FORMAT), obj, isize::MAX);
         if !end.is_null() {
             cursor.advance_to(end);
-            cursor.settle(out);
+            cursor.commit_len(out);
         } else if class == &raw mut ffi::PyUnicode_Type {
             return longer_alone(obj, out, apart);
         } else {

@@ -101,6 +101,6 @@ pub fn keep(mut scratch: Box<Scratch>) {
 
 /// Keeps nothing any more.
 #[cold]
-pub fn let_go() {
+pub fn drop_cached() {
     drop(kept());
 }

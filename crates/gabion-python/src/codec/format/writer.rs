@@ -31,7 +31,7 @@ impl Cursor {
     #[inline(always)]
     pub fn make_room(&mut self, out: &mut Vec<u8>, n: usize) -> Raise<()> {
         if (self.end as usize - self.at as usize) < n {
-            self.settle(out);
+            self.commit_len(out);
             room::make(out, n)?;
             *self = Cursor::new(out);
         }
@@ -55,10 +55,10 @@ impl Cursor {
 
     /// Tells the output what was written.
     #[inline(always)]
-    pub fn settle(&self, out: &mut Vec<u8>) {
+    pub fn commit_len(&self, out: &mut Vec<u8>) {
         let len = self.at as usize - out.as_ptr() as usize;
         // SAFETY: the cursor moves over written bytes within the capacity only (duty of `advance_to`), and the output
-        // has not moved since the cursor was made: whatever else writes to it comes after a `settle`.
+        // has not moved since the cursor was made: whatever else writes to it comes after a `commit_len`.
         unsafe { out.set_len(len) };
     }
 }

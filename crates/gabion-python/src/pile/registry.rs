@@ -1,4 +1,4 @@
-//! The roll: all piles that are open, for whoever tells of the whole process.
+//! The registry: all piles that are open, for whoever tells of the whole process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -29,16 +29,16 @@ struct Entry {
     name: Option<Py<PyString>>,
 }
 
-struct Roll {
+struct Registry {
     /// In the order of their numbers.
     entries: Vec<Entry>,
-    /// How many there may be before those that are gone are struck.
+    /// How many there may be before those that are gone are removed.
     most: usize,
     /// Piles entered so far.
     entered: u64,
 }
 
-impl Roll {
+impl Registry {
     /// Where the entry of a number is, or of the next one.
     fn at(&self, id: u64) -> usize {
         self.entries.partition_point(|entry| entry.id < id)
@@ -47,10 +47,10 @@ impl Roll {
 
 /// Taken by threads that are attached to the interpreter, which run nobody's code while they have it: no fork comes
 /// between.
-static ROLL: Mutex<Roll> = Mutex::new(Roll { entries: Vec::new(), most: FEW, entered: 0 });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { entries: Vec::new(), most: FEW, entered: 0 });
 
-fn roll() -> MutexGuard<'static, Roll> {
-    ROLL.lock().unwrap_or_else(PoisonError::into_inner)
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Enters a pile, which it does not keep alive, and returns its number. In constant time on average.
@@ -63,29 +63,29 @@ pub(super) fn enter(
     path: Option<(&Bound<'_, PyAny>, Option<FileId>)>,
     name: Option<&Bound<'_, PyString>>,
 ) -> PyResult<u64> {
-    let mut roll = roll();
-    if roll.entries.len() >= roll.most {
-        roll.entries.retain(|entry| entry.pile.strong_count() > 0);
-        roll.most = FEW.max(2 * roll.entries.len());
+    let mut registry = registry();
+    if registry.entries.len() >= registry.most {
+        registry.entries.retain(|entry| entry.pile.strong_count() > 0);
+        registry.most = FEW.max(2 * registry.entries.len());
     }
-    if let Err(error) = make_room(&mut roll.entries, 1) {
+    if let Err(error) = make_room(&mut registry.entries, 1) {
         // To make the exception may run the collector, and with it code that comes here.
-        drop(roll);
+        drop(registry);
         return Err(refusal::not_made(py, "pile", &error));
     }
-    let id = roll.entered;
-    roll.entered += 1;
+    let id = registry.entered;
+    registry.entered += 1;
     let (file, name) = (path.and_then(|(_, file)| file), name.map(|name| name.clone().unbind()));
     let path = path.map(|(path, _)| path.clone().unbind());
-    roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path, file, name });
+    registry.entries.push(Entry { id, pile: Arc::downgrade(pile), path, file, name });
     Ok(id)
 }
 
 /// Strikes a pile that is closed, by its number.
-pub(super) fn strike(id: u64) {
-    let mut roll = roll();
-    let at = roll.at(id);
-    if let Some(entry) = roll.entries.get_mut(at).filter(|entry| entry.id == id) {
+pub(super) fn remove(id: u64) {
+    let mut registry = registry();
+    let at = registry.at(id);
+    if let Some(entry) = registry.entries.get_mut(at).filter(|entry| entry.id == id) {
         // As one that is gone. The list is gone through at times, not at each close.
         entry.pile = Weak::new();
     }
@@ -95,12 +95,12 @@ pub(super) fn strike(id: u64) {
 /// parent's.
 pub(super) fn open_in(py: Python<'_>, file: FileId) -> Option<(Py<PyAny>, Option<Py<PyString>>)> {
     let (pile, path, name) = {
-        let roll = roll();
-        let entry = roll.entries.iter().find(|entry| entry.file == Some(file) && entry.pile.strong_count() > 0)?;
+        let registry = registry();
+        let entry = registry.entries.iter().find(|entry| entry.file == Some(file) && entry.pile.strong_count() > 0)?;
         let name = entry.name.as_ref().map(|name| name.clone_ref(py));
         (Weak::clone(&entry.pile), entry.path.as_ref()?.clone_ref(py), name)
     };
-    // Without the roll's lock: this may be the last to have the pile, which lets its file go then.
+    // Without the registry's lock: this may be the last to have the pile, which lets its file go then.
     let parted = pile.upgrade()?.is_parted();
     (!parted).then_some((path, name))
 }
@@ -114,8 +114,8 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     loop {
         // One at a time: what is said takes memory, and may run the collector, and with it anybody's code.
         let found = {
-            let roll = roll();
-            roll.entries[roll.at(next)..].iter().find_map(|entry| {
+            let registry = registry();
+            registry.entries[registry.at(next)..].iter().find_map(|entry| {
                 let (path, name) = (&entry.path, &entry.name);
                 let own = (path.as_ref().map(|path| path.clone_ref(py)), name.as_ref().map(|name| name.clone_ref(py)));
                 Some((entry.id, entry.pile.upgrade()?, own))

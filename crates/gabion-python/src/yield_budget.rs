@@ -16,19 +16,19 @@ use crate::result;
 
 /// What a step costs beside its bytes, counted in bytes.
 pub(crate) const STEP: usize = 256;
-/// How much is done from one look to the next: some ten microseconds.
+/// How much is done from one yield to the next: some ten microseconds.
 const ENOUGH: usize = 256 * STEP;
 
 /// Counts the steps of a loop.
-pub(crate) struct Meanwhile {
+pub(crate) struct YieldBudget {
     left: usize,
-    looked: bool,
+    yielded: bool,
 }
 
-impl Meanwhile {
+impl YieldBudget {
     /// For a loop that begins now.
     pub(crate) fn new() -> Self {
-        Self { left: ENOUGH, looked: false }
+        Self { left: ENOUGH, yielded: false }
     }
 
     /// A step is done that went over that many bytes. Any Python code may run: no lock may be held, and what the loop
@@ -43,7 +43,7 @@ impl Meanwhile {
                 self.left = left;
                 Ok(())
             }
-            None => self.look(py),
+            None => self.yield_now(py),
         }
     }
 
@@ -51,20 +51,20 @@ impl Meanwhile {
     /// loop.
     ///
     /// # Errors
-    /// As [`Meanwhile::step`].
+    /// As [`YieldBudget::step`].
     pub(crate) fn end(&mut self, py: Python<'_>) -> PyResult<()> {
-        if self.looked { self.look(py) } else { Ok(()) }
+        if self.yielded { self.yield_now(py) } else { Ok(()) }
     }
 
     #[cold]
-    fn look(&mut self, py: Python<'_>) -> PyResult<()> {
-        *self = Self { left: ENOUGH, looked: true };
+    fn yield_now(&mut self, py: Python<'_>) -> PyResult<()> {
+        *self = Self { left: ENOUGH, yielded: true };
         do_nothing(py)
     }
 }
 
-/// As [`Meanwhile`], for the steps of a loop that runs elsewhere, such as that of `list()`: each step is a call of its
-/// own, maybe of another thread.
+/// As [`YieldBudget`], for the steps of a loop that runs elsewhere, such as that of `list()`: each step is a call of
+/// its own, maybe of another thread.
 pub(crate) struct OtherLoop {
     left: AtomicUsize,
 }
@@ -81,12 +81,12 @@ impl OtherLoop {
         self.left.store(self.left.load(Relaxed).saturating_sub(bytes), Relaxed);
     }
 
-    /// To be called before a step. As of [`Meanwhile::step`], any Python code may run.
+    /// To be called before a step. As of [`YieldBudget::step`], any Python code may run.
     ///
     /// # Errors
-    /// As [`Meanwhile::step`].
+    /// As [`YieldBudget::step`].
     #[inline(always)]
-    pub(crate) fn look_in_time(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn yield_in_time(&self, py: Python<'_>) -> PyResult<()> {
         // Relaxed: as above.
         if self.left.load(Relaxed) > 0 {
             return Ok(());

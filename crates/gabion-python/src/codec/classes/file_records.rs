@@ -16,36 +16,36 @@ use crate::ffi::PyObject;
 
 /// Records of the first numbers, and what may be built of them.
 #[derive(Default)]
-pub struct Kept {
+pub struct FileRecords {
     records: Vec<Arc<Record>>,
     /// Numbers by the names that they were stored with; from the first records on also those that were given since.
     numbers: HashMap<Box<[u8]>, Vec<u32>>,
     pub types: Arc<Types>,
 }
 
-impl Kept {
+impl FileRecords {
     /// Of a program that lets these be built.
-    pub fn new(types: Types) -> Kept {
-        Kept { types: Arc::new(types), ..Kept::default() }
+    pub fn new(types: Types) -> FileRecords {
+        FileRecords { types: Arc::new(types), ..FileRecords::default() }
     }
 
     /// Takes over the records of all numbers that were given so far.
     ///
     /// # Errors
     /// `MemoryError`; nothing is taken over.
-    pub fn of(records: Vec<Arc<Record>>, types: Arc<Types>) -> Raise<Kept> {
-        let mut kept = Kept { records, numbers: HashMap::new(), types };
-        for (id, record) in (0..).zip(&kept.records) {
-            if let Some(numbers) = kept.numbers.get_mut(&record.path) {
+    pub fn of(records: Vec<Arc<Record>>, types: Arc<Types>) -> Raise<FileRecords> {
+        let mut all = FileRecords { records, numbers: HashMap::new(), types };
+        for (id, record) in (0..).zip(&all.records) {
+            if let Some(numbers) = all.numbers.get_mut(&record.path) {
                 room::push(numbers, id)?;
             } else {
                 let path = room::list(record.path.iter().copied())?.into_boxed_slice();
                 let mut numbers = Vec::new();
                 room::push(&mut numbers, id)?;
-                room::insert(&mut kept.numbers, path, numbers)?;
+                room::insert(&mut all.numbers, path, numbers)?;
             }
         }
-        Ok(kept)
+        Ok(all)
     }
 
     /// The record of a number that is from a file.
