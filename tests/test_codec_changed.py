@@ -352,3 +352,25 @@ def test_what_has_not_changed_is_as_from_pickle(shop):  # noqa: F811
     data = first.encode(person)
     back = reopened(first, [module]).decode(data)
     assert (vars(back), list(vars(back))) == (vars(pickle.loads(pickle.dumps(person))), list(vars(person)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("class Item: pass", "class Item:\n def __new__(cls): raise TypeError('bad luck')", "TypeError: bad luck"),
+        (
+            "class Item: pass",
+            "import abc\nclass Item(abc.ABC):\n @abc.abstractmethod\n def price(self): ...",
+            "TypeError: Can't instantiate abstract class",
+        ),
+        (
+            "class Item:\n def __getstate__(self): return [1]\n def __setstate__(self, state): pass",
+            "class Item: pass",
+            "TypeError: its state is neither a dict nor a pair of dicts",
+        ),
+    ],
+)
+def test_an_object_that_its_class_refuses_by_now_names_the_class(shop, before, after, told):  # noqa: F811
+    again = stored(shop, before, "{'deep': [Item()]}")
+    with pytest.raises(CodecError, match=rf"^cannot rebuild an object of <class 'shop\.Item'>: {told}"):
+        again(after)

@@ -127,10 +127,17 @@ fn not_allowed(registry: &Registry, record: &Record, inside: &Inside, needed: &[
     } else {
         format!("; the stored object needs more names that are not among the types=: [{}]", lacking.join(", "))
     };
-    if matches!(inside, Inside::Nothing) {
+    if matches!(inside, Inside::Nothing | Inside::Object) {
+        let has = match inside {
+            Inside::Object => {
+                let own = record.as_type();
+                format!(" but an object: if that is meant, pass it as well, {PASS_TYPES}[{own}])")
+            }
+            _ => String::new(),
+        };
         return refuse(&format!(
-            "cannot rebuild {what} {title}: the module is among the types= of this pile, and defines nothing of that name; where it is \
-             now, say so: {PASS_TYPES}{{\"{key}\": {short}}}){others}"
+            "cannot rebuild {what} {title}: the module is among the types= of this pile, and defines nothing of that name{has}; where \
+             it is now, say so: {PASS_TYPES}{{\"{key}\": {short}}}){others}"
         ));
     }
     if let Some(namesake) = registry.types().namesake(record) {

@@ -68,6 +68,8 @@ pub enum Inside {
     Unasked,
     /// Nothing of its own.
     Nothing,
+    /// An object that is no class and no function.
+    Object,
     There(Own, Found),
 }
 
@@ -209,7 +211,10 @@ impl Types {
                 Ok(is_same_text(&own, &record.module)
                     || other_main(&own, |other| Ok(is_same_text(other, &record.module)))?.is_some())
             };
-            if !is_definition(object.ptr()) || !own.map_or(Ok(false), is_own)? {
+            if !is_definition(object.ptr()) {
+                return Ok(Inside::Object);
+            }
+            if !own.map_or(Ok(false), is_own)? {
                 return Ok(Inside::Nothing);
             }
             let found = found_by(&record.module, &record.name, &object)?;

@@ -8,7 +8,7 @@ use crate::codec::classes::layout::{Entry, Layout};
 use crate::codec::classes::{inline, plan};
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
-use crate::codec::object::{Own, Raise, Raised, in_class, intern_own, refuse};
+use crate::codec::object::{Own, Raise, Raised, in_class, intern_own, not_rebuilt};
 use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
@@ -125,7 +125,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 let object = if layout.changes.as_ref().is_some_and(|changes| changes.quiet) {
                     allocate(layout, self.maker.known)?
                 } else {
-                    new_instance(&layout.class, &self.maker.known.no_arguments, None)?
+                    let made = new_instance(&layout.class, &self.maker.known.no_arguments, None);
+                    made.map_err(|Raised| not_rebuilt(&layout.class))?
                 };
                 Ok((object, layout, Some(State::default())))
             }
@@ -350,7 +351,7 @@ fn put_partial(partial: &mut PartialObject<'_>, value: Own) -> Raise<()> {
     Ok(())
 }
 
-/// Calls `set` with each pair of a state's dict, keys interned.
+/// Calls `set` with each pair of a state's dict, keys interned. What is no dict is a `TypeError`.
 ///
 /// # Safety
 /// A live object, held by the caller.
@@ -358,7 +359,12 @@ pub unsafe fn each(dict: *mut PyObject, mut set: impl FnMut(*mut PyObject, *mut 
     // SAFETY: held by the caller; the list of items holds the pairs while code runs.
     unsafe {
         if ffi::PyDict_Check(dict) == 0 {
-            return Err(refuse("a state that is neither a dict nor a pair of dicts"));
+            // Whoever fills the object says of which class it is.
+            ffi::PyErr_SetString(
+                ffi::PyExc_TypeError,
+                c"its state is neither a dict nor a pair of dicts, and the class has no __setstate__".as_ptr(),
+            );
+            return Err(Raised);
         }
         let items = Own::take(ffi::PyDict_Items(dict))?;
         for i in 0..ffi::PyList_Size(items.ptr()) {
@@ -419,7 +425,8 @@ fn allocate(layout: &Layout, known: &Known) -> Raise<Own> {
         if ffi::PyType_GetFlags(class) & inline::MANAGED_DICT != 0
             && let Some(new) = (*class).tp_new
         {
-            return Own::take(ffi::call_new(new, class, known.no_arguments.ptr(), std::ptr::null_mut()));
+            let made = Own::take(ffi::call_new(new, class, known.no_arguments.ptr(), std::ptr::null_mut()));
+            return made.map_err(|Raised| not_rebuilt(&layout.class));
         }
         let _ = known;
         Own::take(ffi::PyType_GenericAlloc(class, 0))
