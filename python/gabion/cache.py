@@ -555,9 +555,10 @@ class Cache(Saver, Table[_K, _V]):
         "evicted" or "expired"; one with a parameter ``table``, wherever it stands, the name of the entry's table: ""
         for the cache's own, ``f.cache_table().name`` for a memoized function's. It runs on the thread whose call made
         the entry leave, with no lock held; what it raises goes to sys.unraisablehook, and Ctrl-C, as SystemExit in
-        the main thread, is raised once more when that call is over. Entries that callers remove or replace are not told of. A callback that puts the same
-        entry back into a full cache makes others leave, and is called with each of those, too. While there is a
-        callback, no thread looks for what has expired: later calls find it, and expire(). Can be used as a decorator.
+        the main thread, is raised once more when that call is over. Entries that callers remove or replace are not told
+        of. A callback that puts the same entry back into a full cache makes others leave, and is called with each of
+        those, too. While there is a callback, no thread looks for what has expired: later calls find it, and expire().
+        Can be used as a decorator.
         """
         if callback is None:
             CacheTable._on_evict(self, None)
