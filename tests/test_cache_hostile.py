@@ -4,7 +4,6 @@ import functools
 import gc
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -247,52 +246,6 @@ def test_callbacks_that_use_the_cache_and_raise(script: Any) -> None:
         """
     )
     assert out == "done\n"
-
-
-def test_ctrl_c_in_a_callback_ends_the_program(monkeypatch: Any) -> None:
-    ignored: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda info: ignored.append(info.exc_type))
-    cache, kept = Cache(100_000), []
-
-    @cache.on_evict
-    def gone(key: int, value: bytes) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        for number in range(20_000):
-            cache[number] = bytes(100)
-            kept.append(number)
-    assert set(ignored) == {KeyboardInterrupt}
-    assert 0 < len(kept) < 2000
-    cache.on_evict(None)
-    assert cache[kept[-1]] == bytes(100)
-    cache.validate()
-
-
-def test_sys_exit_in_a_callback_ends_the_program(monkeypatch: Any) -> None:
-    """A service whose handler of SIGTERM calls it went on."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda info: None)
-    cache, kept = Cache(100_000), []
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-
-    @cache.on_evict
-    def gone(key: int, value: bytes) -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-    try:
-        with pytest.raises(SystemExit, match="7"):
-            for number in range(20_000):
-                cache[number] = bytes(100)
-                kept.append(number)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert 0 < len(kept) < 2000
-    cache.on_evict(lambda key, value: sys.exit(8))
-    thread = threading.Thread(target=lambda: cache.put_many(dict.fromkeys(range(5000), bytes(100))))
-    thread.start()
-    thread.join()
-    cache.on_evict(None)
-    assert cache.stats().evicted > 4000, "another thread's work is done, and the main thread has heard of nothing"
 
 
 @pytest.mark.parametrize("clock", ["time", "monotonic", "perf_counter"])

@@ -38,18 +38,14 @@ class Moody:
     """Can be built, or cannot."""
 
     fails: Exception | BaseException | None = None
-    once = False
 
     def __reduce__(self) -> Any:
         return moody, ()
 
 
 def moody() -> Moody:
-    error = Moody.fails
-    if Moody.once:
-        Moody.fails = None
-    if error is not None:
-        raise error
+    if Moody.fails is not None:
+        raise Moody.fails
     return Moody()
 
 
@@ -264,27 +260,6 @@ def test_values_that_cannot_be_built_any_more(path: Path, fails: Callable[[BaseE
             cache.save(other)
     assert Cache("1 MiB").load(other) == 1
     cache.validate()
-
-
-class Limit(Exception):
-    """A task queue's, raised by a signal's handler."""
-
-
-@pytest.mark.parametrize("error", [Limit, TimeoutError, RuntimeError])
-def test_what_a_handler_raises_passes(
-    path: Path, fails: Callable[[BaseException], None], error: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was taken for an entry that cannot be built, which was left out of the new file."""
-    cache = Cache("1 MiB")
-    cache["k"], cache["moody"] = 1, Moody()
-    assert cache.save(path) == 2
-    expected = gabion.CodecError if error is RuntimeError else error
-    monkeypatch.setattr(Moody, "once", True)
-    for call in (lambda: cache.save(path), lambda: Cache("1 MiB").load(path, types=[moody])):
-        fails(error("time is over"))
-        with pytest.raises(expected, match="time is over"):
-            call()
-    assert Cache("1 MiB").load(path, types=[moody]) == 2
 
 
 def test_files_that_are_no_caches(path: Path) -> None:

@@ -132,28 +132,26 @@ impl Shared {
     }
 }
 
+/// What is to be raised in the main thread.
+static LATER: Mutex<Option<PyErr>> = Mutex::new(None);
+
 /// Raises an error in the main thread, if this is it, as soon as the interpreter handles signals the next time. In
 /// another thread it would end that alone, which is for its own code to say.
 #[cold]
 fn raise_later(py: Python<'_>, error: PyErr) {
-    extern "C" fn raise(error: *mut c_void) -> c_int {
-        // SAFETY: the interpreter calls it attached, once, with the reference that was handed over below.
-        unsafe {
-            let py = Python::assume_attached();
-            PyErr::from_value(Bound::from_owned_ptr(py, error.cast())).restore(py);
-        }
-        -1
+    extern "C" fn raise(_: *mut c_void) -> c_int {
+        let error = LATER.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let raised = error.and_then(|error| Python::try_attach(|py| error.restore(py)));
+        if raised.is_some() { -1 } else { 0 }
     }
     let of = |name| of_module(py, c"threading", name)?.call0();
     let is_main = || of(c"current_thread")?.eq(of(c"main_thread")?);
     if !is_main().unwrap_or(false) {
         return;
     }
-    let error = error.into_value(py).into_ptr();
-    // SAFETY: attached; the function takes the reference over.
-    let is_full = unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } != 0;
-    if is_full {
-        // SAFETY: it was not taken over.
-        drop(unsafe { Bound::from_owned_ptr(py, error) });
-    }
+    let before = LATER.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
+    // Not under the lock: its end may run code.
+    drop(before);
+    // SAFETY: the function takes no argument. Where the interpreter has no place for it, the next one finds the error.
+    unsafe { ffi::Py_AddPendingCall(Some(raise), std::ptr::null_mut()) };
 }
